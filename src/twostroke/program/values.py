@@ -1,0 +1,89 @@
+"""What ops speak of: values, weights, and the specifications of caches, RoPE and norms. Owns no op."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+
+class Rows(StrEnum):
+    """What a value has rows for: every token of a step, or only those whose outputs were asked for."""
+
+    TOKENS = "tokens"
+    OUTPUTS = "outputs"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A named activation, (num_rows, dim) in float32."""
+
+    name: str
+    dim: int
+    rows: Rows = Rows.TOKENS
+
+    def __str__(self) -> str:
+        return f"{self.name}({self.rows}, {self.dim})"
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A tensor of the model by its canonical (GGUF) name; shape is (out_dim, in_dim) or (dim,)."""
+
+    name: str
+    shape: tuple[int, ...]
+
+    @property
+    def num_elements(self) -> int:
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+    def __str__(self) -> str:
+        return f"{self.name}[{'x'.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class RopeSpec:
+    """Rotary position embedding (Su et al. 2021) of the first `dim` elements of each head.
+
+    `pairing` tells which elements form a rotated pair in the source's weights: "half" is (i, i + dim/2), "interleaved"
+    is (2i, 2i+1). `linear_factor` divides positions; `factors` (dim/2,) divides each frequency (Llama 3.1 scaling as
+    GGUF stores it).
+    """
+
+    dim: int
+    base: float
+    pairing: Literal["half", "interleaved"]
+    linear_factor: float = 1.0
+    factors: Weight | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSpec:
+    """State one op keeps per request. `kind` "kv": keys and values of `num_kv_heads` heads for every token.
+
+    `window` is the number of latest tokens visible to a row, itself included; None means all.
+    """
+
+    name: str
+    num_kv_heads: int
+    head_dim: int
+    window: int | None = None
+    kind: Literal["kv"] = "kv"
+
+    @property
+    def elements_per_token(self) -> int:
+        return 2 * self.num_kv_heads * self.head_dim
+
+    @property
+    def group(self) -> tuple[str, int | None]:
+        """Caches of one group share a block table: they keep and drop the same tokens."""
+        return (self.kind, self.window)
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """RMS normalisation (Zhang and Sennrich 2019): x / sqrt(mean(x^2) + eps) * weight."""
+
+    weight: Weight
+    eps: float
