@@ -1,0 +1,32 @@
+"""Token ids to text as they arrive. Owns the bytes of a character not complete yet; the vocabulary is the
+tokenizer's.
+"""
+
+import codecs
+
+from twostroke.text.tokenizer import Tokenizer
+
+
+class Detokenizer:
+    """Turns one stream of ids into pieces of text whose join equals `tokenizer.decode` of all the ids.
+
+    A piece never ends inside a character: its bytes are held until it is complete, or proves invalid and becomes
+    U+FFFD. One object a stream; not for several threads at once.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, skip_special: bool = True) -> None:
+        self._tokenizer = tokenizer
+        self._skip_special = skip_special
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def push(self, token_id: int) -> str:
+        """The text that `token_id` completes, often empty. Raises InvalidRequestError for an unknown id."""
+        if self._skip_special and self._tokenizer.is_special(token_id):
+            return ""
+        return self._decoder.decode(self._tokenizer.token_bytes(token_id))
+
+    def flush(self) -> str:
+        """What is still held at the end of the stream, as U+FFFD; the object is then ready for another stream."""
+        piece = self._decoder.decode(b"", final=True)
+        self._decoder.reset()
+        return piece
