@@ -30,7 +30,9 @@ def dequantize(data: Bytes, tensor_type: TensorType, shape: tuple[int, ...]) -> 
     num_values = int(np.prod(shape, dtype=object))
     blocks = np.ascontiguousarray(data).reshape(-1, tensor_type.block_bytes)  # (num_blocks, block_bytes)
     if len(blocks) * tensor_type.block_size != num_values:
-        raise ValueError(f"{data.size} bytes of {tensor_type.name} do not hold the {num_values} values of shape {shape}")
+        raise ValueError(
+            f"{data.size} bytes of {tensor_type.name} do not hold the {num_values} values of shape {shape}"
+        )
     values = np.empty((len(blocks), tensor_type.block_size), np.float32)
     step = max(1, _VALUES_AT_ONCE // tensor_type.block_size)
     # Scales of damaged blocks may be infinite; their values are what arithmetic gives, without a warning.

@@ -1,0 +1,132 @@
+"""The user's model cache on disk: where models lie, which are there, removing one. Owns no fetching.
+
+Layout: `models/ENTRY/` holds one model file and `model.json`, which says what it is; `locks/ENTRY` is held while an
+entry changes. A model is in the cache when its file has its name, which happens last.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from twostroke.errors import FetchError, ModelNotFoundError
+
+_RECORD = "model.json"
+
+
+@dataclass(frozen=True, slots=True)
+class CachedModel:
+    """A model in the cache. `model` is the name to ask for it by; `license` is None where its source does not say."""
+
+    model: str
+    path: Path
+    num_bytes: int
+    sha256: str
+    license: str | None
+
+
+def cache_dir() -> Path:
+    """`TWOSTROKE_CACHE`, else `~/.cache/twostroke`. It may not exist yet."""
+    configured = os.environ.get("TWOSTROKE_CACHE")
+    return Path(configured).expanduser() if configured else Path.home() / ".cache" / "twostroke"
+
+
+def entry_dir(model: str) -> Path:
+    """The directory of a model's entry: one per name, whatever characters the name has."""
+    return cache_dir() / "models" / _entry_name(model)
+
+
+def find_cached(model: str) -> CachedModel | None:
+    """The cached model of that name, if it is there and complete. `hf:owner/name` finds its only cached file."""
+    found = _read_entry(entry_dir(model))
+    if found is None and model.startswith("hf:"):
+        files = [cached for cached in list_cached() if cached.model.startswith(f"{model}/")]
+        found = files[0] if len(files) == 1 else None
+    return found
+
+
+def list_cached() -> list[CachedModel]:
+    """Every complete model in the cache, by name."""
+    entries = (_read_entry(path) for path in (cache_dir() / "models").glob("*"))
+    return sorted((entry for entry in entries if entry is not None), key=lambda entry: entry.model)
+
+
+def write_record(cached: CachedModel) -> None:
+    """Describe an entry in its `model.json`, before its file gets its name."""
+    text = json.dumps({**asdict(cached), "path": cached.path.name}, indent=1)
+    write_atomically(cached.path.with_name(_RECORD), text)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a small file so that a reader sees the old or the new text, never a piece."""
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(text, "utf-8")
+    fresh.replace(path)
+
+
+def remove(model: str) -> int:
+    """Delete a model from the cache, also one that is fetched in part; returns the bytes freed.
+
+    Raises ModelNotFoundError when the cache has nothing of that name, FetchError when it is being fetched.
+    """
+    cached = find_cached(model)
+    directory = cached.path.parent if cached else entry_dir(model)
+    if not directory.is_dir():
+        names = ", ".join(entry.model for entry in list_cached()) or "nothing"
+        raise ModelNotFoundError(f"{model} is not in the cache, which has {names}")
+    with locked(cached.model if cached else model, on_wait=None):
+        freed = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+        try:
+            shutil.rmtree(directory)
+        except OSError as error:
+            raise FetchError(f"{directory}: {error.strerror}") from None
+    return freed
+
+
+@contextmanager
+def locked(model: str, on_wait: Callable[[], None] | None) -> Iterator[None]:
+    """Hold a model's lock, which a process gives up even when it is killed.
+
+    Where another process has it: call `on_wait` and wait, or raise FetchError when there is no `on_wait`.
+    """
+    import fcntl
+
+    path = cache_dir() / "locks" / _entry_name(model)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("ab")
+    except OSError as error:
+        raise FetchError(f"{path}: {error.strerror}") from None
+    with file:  # closing gives the lock up
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if on_wait is None:
+                raise FetchError(f"{model} is being fetched by another process") from None
+            on_wait()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _entry_name(model: str) -> str:
+    plain = re.sub(r"[^a-z0-9._-]+", "-", model.lower()).strip(".-")
+    if plain == model:
+        return plain
+    import hashlib
+
+    return f"{plain[-80:]}-{hashlib.sha256(model.encode()).hexdigest()[:8]}"
+
+
+def _read_entry(directory: Path) -> CachedModel | None:
+    """What `model.json` describes, if the file is there in the size it says."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        row = json.loads((directory / _RECORD).read_text("utf-8"))
+        path = directory / Path(row["path"]).name
+        if path.stat().st_size == row["num_bytes"]:
+            return CachedModel(row["model"], path, row["num_bytes"], row["sha256"], row["license"])
+    return None

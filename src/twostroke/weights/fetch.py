@@ -1,0 +1,69 @@
+"""From a MODEL argument to a file on this machine: `resolve` what is here, `pull` what is not.
+
+Owns what a name means. A fetch itself is in `transfer`, which is imported only when there is something to fetch.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from twostroke.errors import ModelNotFoundError, UnsupportedModelError
+from twostroke.weights.aliases import load_aliases
+from twostroke.weights.cache import find_cached, list_cached
+from twostroke.weights.progress import PullProgress
+
+ProgressCallback = Callable[[PullProgress], None]
+
+
+def is_remote(model: str) -> bool:
+    """Whether `pull` knows how to fetch this name: an alias, `hf:...`, or an http(s) URL."""
+    return model.startswith(("hf:", "http://", "https://")) or model in load_aliases()
+
+
+def resolve(model: str) -> Path:
+    """The file of a model that is on this machine: an alias or remote name in the cache, or a path to a GGUF file.
+
+    Raises ModelNotFoundError when it is not here (and says how to get it, or near names), UnsupportedModelError for a
+    directory.
+    """
+    if is_remote(model):
+        cached = find_cached(model)
+        if cached is None:
+            raise ModelNotFoundError(f"{model} is not fetched yet: `twostroke pull {model}`")
+        return cached.path
+    path = Path(model).expanduser()
+    if path.is_dir():
+        raise UnsupportedModelError(f"{model}: model directories are not supported yet, only GGUF files")
+    if path.is_file():
+        return path
+    raise ModelNotFoundError(_not_found(model))
+
+
+def ensure(model: str, *, progress: ProgressCallback) -> Path:
+    """`resolve`, after fetching the model if it has a remote name and is not in the cache."""
+    return pull(model, progress=progress) if is_remote(model) else resolve(model)
+
+
+def pull(model: str, *, progress: ProgressCallback) -> Path:
+    """Fetch a model into the cache, resuming what an earlier attempt left; returns its file.
+
+    Nothing is fetched when it is there. The file gets its name only after its size and SHA-256 are verified (against
+    the published sum where there is one) and its header is sound; an interruption leaves a part, for resuming.
+    Raises ModelNotFoundError, FetchError (network, disk), ChecksumError (the part is deleted).
+    """
+    if not is_remote(model):
+        raise ModelNotFoundError(_not_found(model))
+    cached = find_cached(model)
+    if cached is not None:
+        return cached.path
+    from twostroke.weights.transfer import transfer
+
+    return transfer(model, progress)
+
+
+def _not_found(model: str) -> str:
+    import difflib
+
+    names = sorted({*load_aliases(), *(cached.model for cached in list_cached())})
+    near = difflib.get_close_matches(model, names, n=3, cutoff=0.5)
+    known = f"did you mean {' or '.join(near)}?" if near else f"known names are {', '.join(names)}"
+    return f"{model}: no such model or file; {known}"
