@@ -1,0 +1,43 @@
+"""Which family builds the program of which architecture. Owns the table; a new family is one file and one line here."""
+
+from collections.abc import Callable, Collection, Mapping
+
+from twostroke.errors import UnsupportedModelError
+from twostroke.models import llama, qwen
+from twostroke.models.config import ModelConfig
+from twostroke.program.builder import Builder
+from twostroke.program.program import Program
+
+Family = Callable[[Builder, ModelConfig, Collection[str]], None]
+
+# By the name in `general.architecture`.
+FAMILIES: Mapping[str, Family] = {
+    "llama": llama.build,
+    "qwen2": qwen.build,
+}
+OUTPUTS = ("logits", "hidden")
+
+
+def family_of(architecture: str) -> Family:
+    """The family of an architecture. Raises UnsupportedModelError that lists those there are."""
+    family = FAMILIES.get(architecture)
+    if family is None:
+        raise UnsupportedModelError(
+            f"architecture {architecture!r} is not supported, only {', '.join(sorted(FAMILIES))}"
+        )
+    return family
+
+
+def build_program(config: ModelConfig, outputs: Collection[str] = ("logits",)) -> Program:
+    """The program of a model, not yet fused (see `program.passes.fuse`).
+
+    `outputs` are among "logits" (num_outputs, vocab_size) and "hidden" (num_outputs, dim), the normed rows that logits
+    come from; naming "hidden" keeps the last norm from being fused. Raises UnsupportedModelError for an unknown
+    architecture, ValueError for an unknown output.
+    """
+    unknown = set(outputs) - set(OUTPUTS)
+    if unknown or not outputs:
+        raise ValueError(f"outputs are among {OUTPUTS}, not {tuple(outputs)}")
+    builder = Builder()
+    family_of(config.architecture)(builder, config, outputs)
+    return builder.build()
