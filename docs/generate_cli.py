@@ -25,7 +25,7 @@ def render(main: click.Command) -> str:
 
 
 def contexts(command: click.Command, parent: click.Context | None = None) -> Iterator[click.Context]:
-    """One context for `command` and for each command below it, in the order `--help` lists them; hidden ones left out."""
+    """One context for `command` and for each command below it, as `--help` orders them; hidden ones left out."""
     name = "twostroke" if parent is None else command.name
     context = click.Context(command, parent=parent, info_name=name, terminal_width=WIDTH, max_content_width=WIDTH)
     yield context
