@@ -1,0 +1,81 @@
+#include "dispatch.h"
+
+#include <map>
+#include <stdexcept>
+
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace twostroke {
+
+Kernels scalar_kernels();
+#if defined(__x86_64__)
+Kernels avx2_kernels();
+Kernels avx512_kernels();
+Kernels amx_kernels();
+
+namespace {
+
+bool has_avx2() {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+
+bool has_avx512() {
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512vnni");
+}
+
+// Linux hands out the tile registers on request (Documentation/arch/x86/xstate.rst).
+bool has_amx() {
+#if defined(__linux__)
+    constexpr long kRequestPermission = 0x1023, kTileData = 18;
+    return has_avx512() && __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-bf16") &&
+           syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+    return false;
+#endif
+}
+
+}  // namespace
+#endif
+
+namespace {
+
+struct Table {
+    std::vector<std::string> names;
+    std::map<std::string, Kernels> kernels;
+
+    void add(const Kernels& k) {
+        names.emplace_back(k.name);
+        kernels.emplace(k.name, k);
+    }
+};
+
+const Table& table() {
+    static const Table found = [] {
+        Table t;
+        t.add(scalar_kernels());
+#if defined(__x86_64__)
+        if (has_avx2()) t.add(avx2_kernels());
+        if (has_avx512()) t.add(avx512_kernels());
+        if (has_amx()) t.add(amx_kernels());
+#endif
+        return t;
+    }();
+    return found;
+}
+
+}  // namespace
+
+std::vector<std::string> available_isas() { return table().names; }
+
+const Kernels& kernels_for(const std::string& isa) {
+    const auto found = table().kernels.find(isa);
+    if (found == table().kernels.end()) throw std::invalid_argument("this machine has no instruction set " + isa);
+    return found->second;
+}
+
+}  // namespace twostroke

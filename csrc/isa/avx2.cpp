@@ -1,0 +1,14 @@
+// The kernels compiled for avx2. Nothing here may include a header with inline code shared between instruction sets.
+#define TS_ISA avx2
+#include "../ops.h"
+#include "../simd/avx2.h"
+#include "../kernels/math.h"
+#include "../kernels/rows.h"
+#include "../kernels/linear.h"
+#include "../kernels/attention.h"
+#include "../kernels/probe.h"
+#include "../kernels/table.h"
+
+namespace twostroke {
+Kernels avx2_kernels() { return avx2::make_table("avx2"); }
+}  // namespace twostroke

@@ -1,0 +1,63 @@
+// Page-aligned memory, on huge pages where the system gives them; zero-filled, returned to the system when freed.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <new>
+#include <utility>
+
+namespace twostroke {
+
+class PageBuffer {
+  public:
+    PageBuffer() = default;
+    explicit PageBuffer(size_t bytes) {
+        if (bytes == 0) return;
+        constexpr size_t kHugePage = size_t{2} << 20;
+        // Over-allocated, so that the data can start on a huge-page border; untouched pages cost nothing.
+        mapped_ = bytes >= kHugePage ? bytes + kHugePage : bytes;
+        map_ = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (map_ == MAP_FAILED) {
+            map_ = nullptr;
+            throw std::bad_alloc();
+        }
+        auto address = reinterpret_cast<size_t>(map_);
+        if (bytes >= kHugePage) address = (address + kHugePage - 1) / kHugePage * kHugePage;
+        data_ = reinterpret_cast<unsigned char*>(address);
+        bytes_ = bytes;
+#ifdef MADV_HUGEPAGE
+        if (bytes >= kHugePage) madvise(data_, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
+#endif
+    }
+    ~PageBuffer() {
+        if (map_) munmap(map_, mapped_);
+    }
+    PageBuffer(PageBuffer&& other) noexcept { swap(other); }
+    PageBuffer& operator=(PageBuffer&& other) noexcept {
+        swap(other);
+        return *this;
+    }
+    PageBuffer(const PageBuffer&) = delete;
+    PageBuffer& operator=(const PageBuffer&) = delete;
+
+    template <class T = unsigned char>
+    T* as(size_t byte_offset = 0) const {
+        return reinterpret_cast<T*>(data_ + byte_offset);
+    }
+    size_t bytes() const { return bytes_; }
+
+  private:
+    void swap(PageBuffer& other) {
+        std::swap(map_, other.map_);
+        std::swap(mapped_, other.mapped_);
+        std::swap(data_, other.data_);
+        std::swap(bytes_, other.bytes_);
+    }
+
+    void* map_ = nullptr;
+    size_t mapped_ = 0, bytes_ = 0;
+    unsigned char* data_ = nullptr;
+};
+
+}  // namespace twostroke

@@ -1,0 +1,137 @@
+// The kernel API: one args struct an op, and the table of kernels one instruction set fills in.
+// All matrices are row-major float32 unless said otherwise. A kernel works on the part it is given; who divides the
+// work, and the barriers between parts, are the executor's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "blocks.h"
+
+namespace twostroke {
+
+enum class KvType : int { F32 = 0, F16 = 1, BF16 = 2 };
+
+constexpr int kBlockTokens = 16;  // tokens of one KV block
+constexpr int kKeyRange = 256;  // keys of one attention range: absolute multiples, so that sums have one order
+constexpr int kMaxQueries = 8;  // query rows attended together
+constexpr int kTileRows = 8;  // activation rows multiplied together
+
+// Activations in 16 bits: blocks of 32 columns with one scale each, x = scale * q, |q| <= 32639.
+struct QuantRows {
+    uint8_t* quads;  // (rows, 2 * cols) bytes, in the instruction set's own quad order
+    float* scales;  // (rows, cols / 32)
+    int32_t* sums;  // (rows, cols / 16): exact sums of 16 q
+    int64_t cols;
+};
+
+struct PackedMatrix {
+    TensorType type;
+    int64_t rows, cols;
+    const uint8_t* data;  // ceil(rows / 16) groups of group_bytes
+    size_t group_bytes;
+};
+
+// Reads x, optionally RMS-normalises it, and writes what linears read: 16-bit blocks, and float32 where `plain`.
+struct QuantizeArgs {
+    const float* x;  // (rows, cols) at x_stride
+    int64_t x_stride, cols;
+    const float* norm_weight;  // (cols), or null
+    float eps;
+    QuantRows quant;  // quads null where no matrix wants them
+    float* plain;  // (rows, cols), or null
+    int64_t row_begin, row_end;
+};
+
+// out = x @ matrix.T + bias + residual; with `up`, out = silu(x @ matrix.T) * (x @ up.T).
+struct LinearArgs {
+    const PackedMatrix* matrix;
+    const PackedMatrix* up;  // null without gate
+    QuantRows quant;
+    const float* plain;  // (num_rows, cols), read by F32 matrices
+    const float* bias;  // (rows), or null
+    const float* residual;  // (num_rows, rows) at residual_stride, or null
+    int64_t residual_stride;
+    float* out;  // (num_rows, rows) at out_stride
+    int64_t out_stride, num_rows;
+    int64_t group_begin, group_end;  // groups of 16 matrix rows
+};
+
+struct RmsNormArgs {
+    const float* x;
+    const float* weight;
+    float* out;  // (rows, dim)
+    int64_t x_stride, out_stride, dim;
+    float eps;
+    int64_t row_begin, row_end;
+};
+
+struct RopeArgs {
+    const float* x;  // (num_heads, head_dim) of one row
+    float* out;
+    const float* cos;  // (dim / 2) of the row's position
+    const float* sin;
+    int num_heads, head_dim, dim;
+    bool interleaved;
+};
+
+// Layout of one KV head in one block: keys (head_dim, 16), then values (16, padded_dim).
+struct KvLayout {
+    KvType type;
+    int head_dim, padded_dim;  // padded_dim: head_dim rounded up to 16
+    int num_kv_heads;
+
+    constexpr size_t element_bytes() const { return type == KvType::F32 ? 4 : 2; }
+    constexpr size_t key_bytes() const { return element_bytes() * static_cast<size_t>(head_dim) * kBlockTokens; }
+    constexpr size_t head_bytes() const {
+        return key_bytes() + element_bytes() * static_cast<size_t>(padded_dim) * kBlockTokens;
+    }
+    constexpr size_t block_bytes() const { return head_bytes() * static_cast<size_t>(num_kv_heads); }
+};
+
+struct StoreKvArgs {
+    const float* k;  // (head_dim) of one head
+    const float* v;
+    uint8_t* head;  // the head's place in the block
+    int slot;  // 0..15
+    KvLayout layout;
+};
+
+// Attention state of one query over some keys: {max, sum, 14 unused, acc[padded_dim]}.
+constexpr int kStateHeader = 16;
+
+// Up to 8 queries of one request against one KV head, keys [key_begin, key_end) of one range.
+struct AttentionArgs {
+    const float* q[kMaxQueries];  // (head_dim)
+    int first[kMaxQueries], visible[kMaxQueries];  // keys first <= key < visible count
+    float* state[kMaxQueries];
+    int num_queries;
+    const int32_t* blocks;  // the request's block table
+    const uint8_t* pool;  // the layer's pool at this head
+    KvLayout layout;
+    float scale;
+    int key_begin, key_end;
+    float* scores;  // (kMaxQueries, kKeyRange)
+};
+
+struct Kernels {
+    const char* name;
+    void (*quantize_rows)(const QuantizeArgs&);
+    void (*linear)(const LinearArgs&);
+    void (*rms_norm)(const RmsNormArgs&);
+    void (*rope)(const RopeArgs&);
+    void (*store_kv)(const StoreKvArgs&);
+    void (*attend)(const AttentionArgs&);  // one range into state
+    void (*merge)(float* total, const float* part, int padded_dim);  // total, then part
+    void (*finish)(float* out, const float* total, int head_dim);  // out = acc / sum
+    void (*add)(const float* a, const float* b, float* out, int64_t n);
+    void (*swiglu)(const float* gate, const float* up, float* out, int64_t n);
+    int64_t (*argmax)(const float* x, int64_t n);  // the lowest index of the largest
+    float (*sum_exp)(const float* x, int64_t n, float offset, float scale);  // sum of exp((x - offset) * scale)
+    // Probes: bytes read (the sum is returned so that reads are kept), and FLOPs done in `rounds` of register work.
+    float (*probe_read)(const uint8_t* data, size_t bytes, size_t prefetch_bytes);
+    double (*probe_f32)(int64_t rounds, float* sink);
+    double (*probe_16bit)(int64_t rounds, float* sink);
+};
+
+}  // namespace twostroke

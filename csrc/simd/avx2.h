@@ -1,0 +1,175 @@
+// 16 lanes as two 256-bit registers; dot products by 16-bit multiply-add on even and odd columns.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "../half.h"
+
+#define TS_INLINE static inline __attribute__((always_inline))
+#define TS_METHOD inline __attribute__((always_inline))
+
+namespace twostroke {
+namespace TS_ISA {
+
+struct F32x16 { __m256 a, b; };
+struct I32x16 { __m256i a, b; };
+struct Bytes64 { __m256i a, b; };
+
+#define TS_BOTH(T, f, x, y) T{f((x).a, (y).a), f((x).b, (y).b)}
+
+TS_INLINE __m256i lane_mask(int n, int first) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n - first), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+TS_INLINE F32x16 f_set(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+TS_INLINE F32x16 f_load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+TS_INLINE void f_store(float* p, F32x16 x) { _mm256_storeu_ps(p, x.a); _mm256_storeu_ps(p + 8, x.b); }
+TS_INLINE F32x16 f_load_n(const float* p, int n) {
+    return {_mm256_maskload_ps(p, lane_mask(n, 0)), _mm256_maskload_ps(p + 8, lane_mask(n, 8))};
+}
+TS_INLINE void f_store_n(float* p, F32x16 x, int n) {
+    _mm256_maskstore_ps(p, lane_mask(n, 0), x.a);
+    _mm256_maskstore_ps(p + 8, lane_mask(n, 8), x.b);
+}
+TS_INLINE F32x16 f_add(F32x16 x, F32x16 y) { return TS_BOTH(F32x16, _mm256_add_ps, x, y); }
+TS_INLINE F32x16 f_sub(F32x16 x, F32x16 y) { return TS_BOTH(F32x16, _mm256_sub_ps, x, y); }
+TS_INLINE F32x16 f_mul(F32x16 x, F32x16 y) { return TS_BOTH(F32x16, _mm256_mul_ps, x, y); }
+TS_INLINE F32x16 f_div(F32x16 x, F32x16 y) { return TS_BOTH(F32x16, _mm256_div_ps, x, y); }
+TS_INLINE F32x16 f_fma(F32x16 x, F32x16 y, F32x16 z) {
+    return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
+}
+TS_INLINE F32x16 f_max(F32x16 x, F32x16 y) { return TS_BOTH(F32x16, _mm256_max_ps, x, y); }
+TS_INLINE F32x16 f_min(F32x16 x, F32x16 y) { return TS_BOTH(F32x16, _mm256_min_ps, x, y); }
+TS_INLINE F32x16 f_abs(F32x16 x) {
+    const __m256 mask = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+    return {_mm256_and_ps(x.a, mask), _mm256_and_ps(x.b, mask)};
+}
+TS_INLINE F32x16 f_keep(F32x16 x, int n, F32x16 fill) {
+    return {_mm256_blendv_ps(fill.a, x.a, _mm256_castsi256_ps(lane_mask(n, 0))),
+            _mm256_blendv_ps(fill.b, x.b, _mm256_castsi256_ps(lane_mask(n, 8)))};
+}
+TS_INLINE F32x16 f_zero_below(F32x16 v, F32x16 x, F32x16 limit) {
+    return {_mm256_and_ps(v.a, _mm256_cmp_ps(x.a, limit.a, _CMP_NLT_UQ)),
+            _mm256_and_ps(v.b, _mm256_cmp_ps(x.b, limit.b, _CMP_NLT_UQ))};
+}
+TS_INLINE float f_sum(F32x16 x) {
+    const __m256 h8 = _mm256_add_ps(x.a, x.b);
+    const __m128 h4 = _mm_add_ps(_mm256_castps256_ps128(h8), _mm256_extractf128_ps(h8, 1));
+    const __m128 h2 = _mm_add_ps(h4, _mm_movehl_ps(h4, h4));
+    return _mm_cvtss_f32(_mm_add_ss(h2, _mm_shuffle_ps(h2, h2, 1)));
+}
+TS_INLINE float f_hmax(F32x16 x) {
+    const __m256 h8 = _mm256_max_ps(x.a, x.b);
+    const __m128 h4 = _mm_max_ps(_mm256_castps256_ps128(h8), _mm256_extractf128_ps(h8, 1));
+    const __m128 h2 = _mm_max_ps(h4, _mm_movehl_ps(h4, h4));
+    return _mm_cvtss_f32(_mm_max_ss(h2, _mm_shuffle_ps(h2, h2, 1)));
+}
+
+TS_INLINE F32x16 f_load_f16(const uint16_t* p) {
+    return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
+            _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
+}
+TS_INLINE F32x16 f_load_bf16(const uint16_t* p) {
+    const __m256i low = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    const __m256i high = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)));
+    return {_mm256_castsi256_ps(_mm256_slli_epi32(low, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(high, 16))};
+}
+
+TS_INLINE I32x16 i_set(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+TS_INLINE I32x16 i_load(const void* p) {
+    const auto* q = static_cast<const __m256i*>(p);
+    return {_mm256_loadu_si256(q), _mm256_loadu_si256(q + 1)};
+}
+TS_INLINE void i_store(int32_t* p, I32x16 x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x.a);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 8), x.b);
+}
+TS_INLINE I32x16 i_load_i8(const int8_t* p) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return {_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
+}
+TS_INLINE I32x16 i_add(I32x16 x, I32x16 y) { return TS_BOTH(I32x16, _mm256_add_epi32, x, y); }
+TS_INLINE I32x16 i_and(I32x16 x, int32_t m) {
+    const I32x16 y = i_set(m);
+    return TS_BOTH(I32x16, _mm256_and_si256, x, y);
+}
+TS_INLINE I32x16 i_or(I32x16 x, I32x16 y) { return TS_BOTH(I32x16, _mm256_or_si256, x, y); }
+TS_INLINE I32x16 i_shr(I32x16 x, int s) { return {_mm256_srli_epi32(x.a, s), _mm256_srli_epi32(x.b, s)}; }
+TS_INLINE I32x16 i_shl(I32x16 x, int s) { return {_mm256_slli_epi32(x.a, s), _mm256_slli_epi32(x.b, s)}; }
+TS_INLINE F32x16 to_f32(I32x16 x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
+TS_INLINE I32x16 to_i32(F32x16 x) { return {_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)}; }
+TS_INLINE F32x16 f_scale2(F32x16 x, I32x16 n) {
+    return {_mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(x.a), _mm256_slli_epi32(n.a, 23))),
+            _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(x.b), _mm256_slli_epi32(n.b, 23)))};
+}
+
+TS_INLINE Bytes64 b_load(const uint8_t* p) {
+    const auto* q = reinterpret_cast<const __m256i*>(p);
+    return {_mm256_loadu_si256(q), _mm256_loadu_si256(q + 1)};
+}
+TS_INLINE void b_store(uint8_t* p, Bytes64 x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x.a);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), x.b);
+}
+TS_INLINE Bytes64 b_mask(Bytes64 x, char m) {
+    const __m256i mask = _mm256_set1_epi8(m);
+    return {_mm256_and_si256(x.a, mask), _mm256_and_si256(x.b, mask)};
+}
+TS_INLINE Bytes64 b_low4(Bytes64 x) { return b_mask(x, 15); }
+TS_INLINE Bytes64 b_high4(Bytes64 x) { return b_mask({_mm256_srli_epi16(x.a, 4), _mm256_srli_epi16(x.b, 4)}, 15); }
+template <int g>
+TS_INLINE Bytes64 b_pair_to_4(Bytes64 x) {
+    if (g == 0) x = {_mm256_slli_epi16(x.a, 4), _mm256_slli_epi16(x.b, 4)};
+    if (g == 1) x = {_mm256_slli_epi16(x.a, 2), _mm256_slli_epi16(x.b, 2)};
+    if (g == 3) x = {_mm256_srli_epi16(x.a, 2), _mm256_srli_epi16(x.b, 2)};
+    return b_mask(x, 0x30);
+}
+TS_INLINE Bytes64 b_or(Bytes64 x, Bytes64 y) { return TS_BOTH(Bytes64, _mm256_or_si256, x, y); }
+
+struct Dot { __m256i a, b; };
+
+TS_INLINE Dot dot_zero() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+TS_INLINE __m256i dot_half(__m256i sum, __m256i w, __m256i even_x, __m256i odd_x) {
+    const __m256i even = _mm256_and_si256(w, _mm256_set1_epi16(0xff)), odd = _mm256_srli_epi16(w, 8);
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(even, even_x));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(odd, odd_x));
+}
+TS_INLINE void dot_quad(Dot& d, Bytes64 w, const uint8_t* x) {
+    int32_t even, odd;
+    std::memcpy(&even, x, 4);
+    std::memcpy(&odd, x + 4, 4);
+    const __m256i even_x = _mm256_set1_epi32(even), odd_x = _mm256_set1_epi32(odd);
+    d.a = dot_half(d.a, w.a, even_x, odd_x);
+    d.b = dot_half(d.b, w.b, even_x, odd_x);
+}
+TS_INLINE I32x16 dot_sum(Dot d) { return {d.a, d.b}; }
+
+// Each quad: columns 0, 2, then 1, 3, as 16-bit integers.
+TS_INLINE void store_quads(uint8_t* p, I32x16 q) {
+    int32_t wide[16];
+    int16_t narrow[16];
+    i_store(wide, q);
+    for (int i = 0; i < 16; i += 4) {
+        narrow[i] = static_cast<int16_t>(wide[i]);
+        narrow[i + 1] = static_cast<int16_t>(wide[i + 2]);
+        narrow[i + 2] = static_cast<int16_t>(wide[i + 1]);
+        narrow[i + 3] = static_cast<int16_t>(wide[i + 3]);
+    }
+    std::memcpy(p, narrow, 32);
+}
+TS_INLINE int32_t i_sum(I32x16 x) {
+    int32_t v[16], s = 0;
+    i_store(v, x);
+    for (int lane : v) s += lane;
+    return s;
+}
+
+TS_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+
+#undef TS_BOTH
+
+}  // namespace TS_ISA
+}  // namespace twostroke

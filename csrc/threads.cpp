@@ -1,0 +1,93 @@
+#include "threads.h"
+
+#include <chrono>
+
+namespace twostroke {
+
+namespace {
+
+void pause_cpu() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+// Spins, yielding the CPU once waiting is long: another process may hold the thread waited for.
+template <class Ready>
+void spin_until(Ready ready) {
+    for (int spins = 0; !ready(); ++spins) {
+        if (spins < 20000) {
+            pause_cpu();
+        } else {
+            std::this_thread::yield();
+        }
+    }
+}
+
+constexpr auto kSpinBetweenSteps = std::chrono::microseconds(300);
+
+}  // namespace
+
+ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads) {
+    for (int thread = 1; thread < num_threads; ++thread) threads_.emplace_back([this, thread] { worker(thread); });
+}
+
+ThreadPool::~ThreadPool() {
+    {
+        std::lock_guard lock(mutex_);
+        stop_ = true;
+    }
+    wake_.notify_all();
+    for (auto& thread : threads_) thread.join();
+}
+
+void ThreadPool::run(const std::function<void(int)>& work) {
+    if (num_threads_ > 1) {
+        work_ = &work;
+        running_.store(num_threads_ - 1, std::memory_order_relaxed);
+        round_.fetch_add(1, std::memory_order_seq_cst);
+        if (parked_.load(std::memory_order_seq_cst) > 0) {
+            { std::lock_guard lock(mutex_); }  // a worker about to park has seen the round, or will be notified
+            wake_.notify_all();
+        }
+    }
+    work(0);
+    spin_until([this] { return running_.load(std::memory_order_acquire) == 0; });
+}
+
+void ThreadPool::barrier() {
+    if (num_threads_ == 1) return;
+    const uint32_t generation = generation_.load(std::memory_order_acquire);
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == num_threads_) {
+        arrived_.store(0, std::memory_order_relaxed);
+        generation_.store(generation + 1, std::memory_order_release);
+        return;
+    }
+    spin_until([&] { return generation_.load(std::memory_order_acquire) != generation; });
+}
+
+void ThreadPool::worker(int thread) {
+    uint32_t seen = 0;
+    const auto changed = [&] { return stop_.load() || round_.load(std::memory_order_seq_cst) != seen; };
+    while (true) {
+        const auto start = std::chrono::steady_clock::now();
+        for (int spins = 0; !changed(); ++spins) {
+            pause_cpu();
+            if (spins % 64 == 63 && std::chrono::steady_clock::now() - start > kSpinBetweenSteps) break;
+        }
+        if (!changed()) {
+            std::unique_lock lock(mutex_);
+            parked_.fetch_add(1, std::memory_order_seq_cst);
+            wake_.wait(lock, changed);
+            parked_.fetch_sub(1, std::memory_order_seq_cst);
+        }
+        if (stop_.load()) return;
+        ++seen;
+        (*work_)(thread);
+        running_.fetch_sub(1, std::memory_order_acq_rel);
+    }
+}
+
+}  // namespace twostroke
