@@ -87,6 +87,16 @@ class Storage:
         return self.activation_bits if name == "activation" else self.weight_bits[name]
 
 
+def total_weight_bytes(program: Program, storage: Storage) -> float:
+    """Bytes of all weights of a program, each counted once."""
+    return sum(weight.num_elements * storage.bits(weight.name) / 8 for weight in program.weights.values())
+
+
+def kv_bytes_per_token(program: Program, storage: Storage) -> float:
+    """Bytes that one token's keys and values take in all caches, while none has left its window."""
+    return sum(cache.elements_per_token for cache in program.caches) * storage.kv_bits / 8
+
+
 CoefficientKey = tuple[Resource, Unit, int | None]
 
 
@@ -155,7 +165,8 @@ def op_terms(op: ops.Op, values: Values) -> Iterator[Term]:
     """The cost terms of one op: its rule's, and the activations it reads and writes."""
     yield from COST_RULES[type(op)](op, values)
     for name in (*op.inputs, *op.outputs):
-        yield Term(Resource.ACTIVATION_BYTES, _row_unit(values[name]), values[name].dim, "activation")
+        unit = Unit.OUTPUT if isinstance(op, ops.OutputRows) else _row_unit(values[name])
+        yield Term(Resource.ACTIVATION_BYTES, unit, values[name].dim, "activation")
 
 
 def _row_unit(value: Value) -> Unit:

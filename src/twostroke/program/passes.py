@@ -29,11 +29,11 @@ def merge_parallel_linears(program: Program) -> Program:
     """Linears that read the same value become one, which reads it once (q, k, v; gate and up)."""
     merged: dict[str, list[Linear]] = {}
     for op in program.ops:
-        if isinstance(op, Linear):
+        if isinstance(op, Linear) and _is_plain(op):
             merged.setdefault(op.input, []).append(op)
 
     def rewrite(op: Op) -> Iterable[Op]:
-        if not isinstance(op, Linear):
+        if not (isinstance(op, Linear) and _is_plain(op)):
             return (op,)
         family = merged[op.input]
         if op is not family[0]:
@@ -53,7 +53,7 @@ def merge_parallel_linears(program: Program) -> Program:
 def fuse_gate(program: Program) -> Program:
     """swiglu(linear(x; gate, up)) becomes one gated linear: gate and up never reach memory."""
     producers = {
-        op.outputs: op for op in program.ops if isinstance(op, Linear) and len(op.matrices) == 2 and op.gate is None
+        op.outputs: op for op in program.ops if isinstance(op, Linear) and len(op.matrices) == 2 and _is_plain(op)
     }
     gated = {
         (op.gate, op.up): op
@@ -82,13 +82,13 @@ def fuse_norm(program: Program) -> Program:
         for op in program.ops
         if isinstance(op, RmsNorm)
         and _only_reader(program, op.output)
-        and isinstance(program.readers(op.output)[0], Linear)
+        and _is_linear_without_norm(program.readers(op.output)[0], op.output)
     }
 
     def rewrite(op: Op) -> Iterable[Op]:
         if isinstance(op, RmsNorm) and op.output in norms:
             return ()
-        if isinstance(op, Linear) and op.input in norms and op.norm is None:
+        if isinstance(op, Linear) and op.input in norms:
             norm = norms[op.input]
             return (replace(op, input=norm.input, norm=norm.norm),)
         return (op,)
@@ -99,11 +99,13 @@ def fuse_norm(program: Program) -> Program:
 def fuse_residual(program: Program) -> Program:
     """add(x, linear(y)) becomes a linear that adds x as it writes."""
     adds: dict[str, Add] = {}
+    written: set[str] = set()
     for op in program.ops:
-        if isinstance(op, Linear) and len(op.results) == 1 and op.gate is None and _only_reader(program, op.results[0]):
+        if isinstance(op, Linear) and _takes_residual(op) and _only_reader(program, op.results[0]):
             reader = program.readers(op.results[0])[0]
-            if isinstance(reader, Add) and reader.right == op.results[0] and reader.left != reader.right:
+            if isinstance(reader, Add) and reader.right == op.results[0] and reader.left in written:
                 adds[op.results[0]] = reader
+        written.update(op.outputs)
 
     def rewrite(op: Op) -> Iterable[Op]:
         if isinstance(op, Add) and adds.get(op.right) is op:
@@ -121,7 +123,7 @@ def fuse_rope(program: Program) -> Program:
     ropes = {op.output: op for op in program.ops if isinstance(op, Rope) and _only_reader(program, op.output)}
     fused: dict[str, tuple[Rope, Rope]] = {}
     for op in program.ops:
-        if isinstance(op, Attention) and op.q in ropes and op.k in ropes:
+        if isinstance(op, Attention) and op.q in ropes and op.k in ropes and op.v not in (op.q, op.k):
             q, k = ropes[op.q], ropes[op.k]
             if q.rope == k.rope and q.head_dim == k.head_dim == op.cache.head_dim:
                 fused[op.output] = (q, k)
@@ -151,7 +153,7 @@ class Arena:
 
 def plan_arena(program: Program) -> Arena:
     """Offsets by first fit over lifetimes; an output of the program lives to the end."""
-    last_use = {name: index for index, op in enumerate(program.ops) for name in op.inputs}
+    last_use = {name: index for index, op in enumerate(program.ops) for name in (*op.outputs, *op.inputs)}
     last_use |= dict.fromkeys(program.outputs.values(), len(program.ops))
     live: dict[Rows, list[tuple[int, int, str]]] = {Rows.TOKENS: [], Rows.OUTPUTS: []}
     offsets: dict[str, int] = {}
@@ -159,7 +161,7 @@ def plan_arena(program: Program) -> Arena:
     for index, op in enumerate(program.ops):
         for name in op.outputs:
             value = program.values[name]
-            rows = sorted(entry for entry in live[value.rows] if last_use.get(entry[2], -1) >= index)
+            rows = sorted(entry for entry in live[value.rows] if last_use[entry[2]] >= index)
             start = 0
             for begin, end, _ in rows:
                 if begin - start >= value.dim:
@@ -169,6 +171,18 @@ def plan_arena(program: Program) -> Arena:
             offsets[name] = start
             dims[value.rows] = max(dims[value.rows], start + value.dim)
     return Arena(offsets, dims)
+
+
+def _is_plain(op: Linear) -> bool:
+    return op.norm is None and op.residual is None and op.gate is None
+
+
+def _is_linear_without_norm(op: Op, name: str) -> bool:
+    return isinstance(op, Linear) and op.norm is None and op.input == name and op.residual != name
+
+
+def _takes_residual(op: Linear) -> bool:
+    return len(op.results) == 1 and op.gate is None and op.residual is None
 
 
 def _only_reader(program: Program, name: str) -> bool:

@@ -159,7 +159,7 @@ def _visible(start: int, end: int, window: int | None) -> npt.NDArray[np.bool_]:
 
 
 def _attended(q: Array, keys: Array, values: Array, visible: npt.NDArray[np.bool_]) -> Array:
-    """Attention of one KV head's query heads: q (num_rows, num_heads, head_dim), keys and values (num_keys, head_dim)."""
+    """Attention of one KV head's queries (num_rows, num_heads, head_dim); keys and values (num_keys, head_dim)."""
     num_rows, num_heads, head_dim = q.shape
     scores = (q.reshape(-1, head_dim) @ keys.T).reshape(num_rows, num_heads, -1)
     scores = np.where(visible[:, None, :], scores, -np.inf)
