@@ -1,0 +1,73 @@
+"""Families and their table: what each program is made of, and architectures that none builds."""
+
+from dataclasses import replace
+
+import pytest
+
+from twostroke.errors import UnsupportedModelError
+from twostroke.models.config import ModelConfig
+from twostroke.models.registry import FAMILIES, build_program
+from twostroke.program.ops import Linear, Rope
+
+CONFIG = ModelConfig(
+    architecture="llama",
+    name="tiny",
+    num_layers=3,
+    dim=64,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=16,
+    ffn_dim=128,
+    vocab_size=320,
+    context_length=64,
+    norm_eps=1e-5,
+    rope_dim=16,
+)
+
+
+@pytest.mark.parametrize(("architecture", "pairing"), [("llama", "interleaved"), ("qwen2", "half")])
+def test_pairing_is_the_familys(architecture: str, pairing: str) -> None:
+    program = build_program(replace(CONFIG, architecture=architecture))
+    assert {op.rope.pairing for op in program.ops if isinstance(op, Rope)} == {pairing}
+
+
+@pytest.mark.parametrize(
+    ("config", "biased"),
+    [
+        (CONFIG, set()),
+        (replace(CONFIG, qkv_bias=True), {"attn_q", "attn_k", "attn_v"}),
+        (replace(CONFIG, attn_output_bias=True), {"attn_output"}),
+        (replace(CONFIG, architecture="qwen2"), {"attn_q", "attn_k", "attn_v"}),
+    ],
+)
+def test_biases(config: ModelConfig, biased: set[str]) -> None:
+    names = {name.split(".")[2] for name in build_program(config).weights if name.endswith(".bias")}
+    assert names == biased
+
+
+@pytest.mark.parametrize("architecture", FAMILIES)
+def test_a_tied_head_is_the_table(architecture: str) -> None:
+    config = replace(CONFIG, architecture=architecture)
+    for tied, name in ((False, "output.weight"), (True, "token_embd.weight")):
+        head = build_program(replace(config, tied_head=tied)).ops[-1]
+        assert isinstance(head, Linear)
+        assert head.matrices[0].name == name
+
+
+@pytest.mark.parametrize("architecture", FAMILIES)
+def test_outputs(architecture: str) -> None:
+    config = replace(CONFIG, architecture=architecture)
+    both = build_program(config, ("hidden", "logits"))
+    assert {name: both.values[value].dim for name, value in both.outputs.items()} == {"hidden": 64, "logits": 320}
+    assert "output.weight" not in build_program(config, ("hidden",)).weights
+
+
+@pytest.mark.parametrize("outputs", [(), ("logits", "attention")])
+def test_unknown_outputs_are_refused(outputs: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="outputs are among"):
+        build_program(CONFIG, outputs)
+
+
+def test_an_unknown_architecture_is_named_with_those_there_are() -> None:
+    with pytest.raises(UnsupportedModelError, match=r"'mamba'.*llama, qwen2"):
+        build_program(replace(CONFIG, architecture="mamba"))
