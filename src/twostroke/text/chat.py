@@ -86,6 +86,11 @@ class ChatTemplate:
         text = self._compiled.render(given)
         return _cut_at_tag(text, final) if continue_final_message else text
 
+    @property
+    def literals(self) -> frozenset[str]:
+        """The template's string constants: what it can compare with or look for in a message."""
+        return self._compiled.literals
+
     @cached_property
     def _compiled(self) -> CompiledTemplate:
         from twostroke.text.chat_environment import CompiledTemplate

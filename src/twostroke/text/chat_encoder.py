@@ -3,11 +3,13 @@ is encoded as plain text, so a message cannot end its turn or open a system turn
 
 How: the chat is rendered a second time from messages with marks (`control_marks.py`). Every control token in that
 rendering is then the template's own. With the marks turned back it must equal the first rendering; where it does not,
-because the template looks for such characters in a message, a narrower marking is tried.
+because the template looks for a text like `</think>` in a message, a marking that leaves such texts is tried.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 from twostroke.errors import ChatTemplateError
@@ -66,7 +68,7 @@ class ChatEncoder:
     def _plain_content_ids(self, text: str, inputs: "_Inputs", render: "Callable[[_Inputs], str]") -> list[int]:
         used = set(self._template.source).union(text, *inputs.strings())
         marks = ControlMarks(self._control_texts, used)
-        for mark in (marks.wide, marks.narrow):
+        for mark in (marks.wide, lambda string: marks.narrow(string, self._readable)):
             marked_inputs = inputs.map(mark)
             try:
                 marked = text if marked_inputs == inputs else render(marked_inputs)
@@ -75,6 +77,10 @@ class ChatEncoder:
             if marks.unmark(marked) == text:
                 return self._encode_marked(marked, marks)
         raise ChatTemplateError("the chat template changes control tokens in a message; they cannot stay plain text")
+
+    @cached_property
+    def _readable(self) -> re.Pattern[str]:
+        return self._control_texts.readable(self._template.literals)
 
     def _encode_marked(self, marked: str, marks: ControlMarks) -> list[int]:
         ids: list[int] = []

@@ -33,9 +33,13 @@ class CompiledTemplate:
         environment.globals["raise_exception"] = _raise_exception
         environment.globals["strftime_now"] = lambda pattern: now().strftime(pattern)
         try:
-            self._template = environment.from_string(source)
+            tree = environment.parse(source)
+            self._template = environment.from_string(tree)
         except (jinja2.TemplateError, RecursionError) as error:
             raise ChatTemplateError(f"the chat template does not compile: {_one_line(error)}") from error
+
+        constants = (node.value for node in tree.find_all(nodes.Const))
+        self.literals = frozenset(value for value in constants if isinstance(value, str))
 
     def render(self, variables: Mapping[str, object]) -> str:
         """The rendered text. Raises ChatTemplateError, with the template's own words, when it fails or writes more

@@ -39,6 +39,18 @@ class ControlTexts:
                 positions.add(len(text) - len(left))
         return positions
 
+    def readable(self, literals: Iterable[str]) -> re.Pattern[str]:
+        """Captures those of a template's string constants that have signs in them and are no part of a control token,
+        nor have one in them (`</think>`, say): a template may look for them in a message."""
+        kept = [
+            literal
+            for literal in literals
+            if not self.signs.isdisjoint(literal)
+            and not any(literal in control or control in literal for control in self._texts)
+        ]
+        alternatives = "|".join(map(re.escape, sorted(kept, key=len, reverse=True))) or "(?!)"
+        return re.compile(f"({alternatives})")
+
     @cached_property
     def _anywhere(self) -> re.Pattern[str]:
         alternatives = "|".join(map(re.escape, self._texts)) or "(?!)"
@@ -64,14 +76,15 @@ class ControlMarks:
         """Marks every sign, wherever it is: nothing a template joins or cuts can make a control token."""
         return text.translate(self._wide)
 
-    def narrow(self, text: str) -> str:
-        """Marks the first character of each control token, whole or cut off by an end of `text`. A single word stays
-        as it is, since templates compare words (roles, types)."""
+    def narrow(self, text: str, readable: re.Pattern[str]) -> str:
+        """Marks every sign but those in `readable` literals, and in these too the first character of each control
+        token, whole or cut off by an end of `text`. A single word stays as it is: templates compare words."""
         if text.replace("-", "_").isidentifier():
             return text
-        chars = list(text)
+        parts = readable.split(text)
+        chars = list("".join(part if index % 2 else self.wide(part) for index, part in enumerate(parts)))
         for position in self._texts.starts(text):
-            chars[position] = self._private.get(chars[position], chars[position])
+            chars[position] = self._private.get(text[position], chars[position])
         return "".join(chars)
 
     def unmark(self, text: str) -> str:
