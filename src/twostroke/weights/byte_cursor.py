@@ -67,7 +67,7 @@ class ByteCursor:
         count = int(self.number(_U64, what))
         fits = (self.size - self.position) // item_bytes
         if count > fits:
-            raise self.error(f"{what} is {count:,}; the file has room for {fits:,}")
+            raise self.error(f"{what} is {count:,}; the file ends at {self.size:,}, with room for {fits:,}")
         if limit is not None and count > limit:
             raise self.error(f"{what} is {count:,}; at most {limit:,} are allowed")
         return count

