@@ -1,0 +1,111 @@
+"""Engine: several requests at once, one step at a time. Owns the step's sequence; used by one thread at a time."""
+
+from time import perf_counter
+
+from twostroke.engine.config import EngineConfig
+from twostroke.engine.events import Event, Finished
+from twostroke.engine.executor import Executor
+from twostroke.engine.ledger import Ledger
+from twostroke.engine.plan import StepPlan
+from twostroke.engine.request import FinishReason, Request, State
+from twostroke.engine.scheduler import Scheduler
+from twostroke.engine.validation import check_request, resolve_max_tokens
+from twostroke.kvcache.cache import KVCache
+from twostroke.native.batch import StepResult
+
+
+class Engine:
+    """Submit requests, then call `step` until each has a Finished event."""
+
+    def __init__(self, executor: Executor, config: EngineConfig) -> None:
+        self.config = config
+        self.cache = KVCache(executor.block_tokens, executor.num_blocks)
+        self.ledger = Ledger(executor.cost)
+        self._executor = executor
+        step_tokens = min(config.max_step_tokens, executor.max_step_tokens)
+        self._scheduler = Scheduler(self.cache, step_tokens, config.max_chunk_tokens, config.max_running)
+        self._events: list[Event] = []
+
+    @property
+    def has_work(self) -> bool:
+        """Some request is not finished, or an event has not been taken."""
+        queues = self._scheduler.queues
+        return bool(queues.running or queues.waiting or self._events)
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self._scheduler.queues.waiting)
+
+    @property
+    def num_running(self) -> int:
+        return len(self._scheduler.queues.running)
+
+    def prepare(self, request: Request) -> None:
+        """Checks a request and sets up its arrays. Touches nothing of the engine's: any thread may call it.
+
+        Raises InvalidRequestError naming the field, ContextLengthError, or NotEnoughMemoryError where the whole KV
+        pool could not hold the request, each with its numbers.
+        """
+        check_request(request, self.config.vocab_size)
+        pool_tokens = self.cache.num_blocks * self.cache.block_tokens
+        max_tokens = resolve_max_tokens(request, self.config.context_length, pool_tokens)
+        known = len(request.prompt_ids) + len(request.forced_ids)
+        request.accept(max_tokens, self.cache.new_table(known + max_tokens), perf_counter())
+
+    def submit(self, request: Request) -> None:
+        """Queues a request, preparing it first if that was not done. Raises what `prepare` raises."""
+        if not request.is_prepared:
+            self.prepare(request)
+        self.ledger.open(request)
+        self._scheduler.add(request)
+
+    def cancel(self, request: Request) -> None:
+        """Ends the request, waiting or running; its blocks are free on return. A finished one stays as it is."""
+        if request.state is not State.FINISHED:
+            self._end(request, FinishReason.CANCELLED)
+
+    def step(self) -> list[Event]:
+        """Schedule, run, commit. Returns what happened since the last call.
+
+        Where the executor raises, the step's requests end with finish reason "error"; the others go on.
+        """
+        started = perf_counter()
+        plan = self._scheduler.schedule()
+        if plan.chunks:
+            try:
+                result = self._run(plan)
+                self._commit(plan, result, started)
+            except BaseException as error:
+                self._fail(plan, error)
+                if not isinstance(error, Exception):
+                    raise
+        elif self.num_waiting:
+            raise RuntimeError("nothing was scheduled although requests wait")
+        return self.take_events()
+
+    def take_events(self) -> list[Event]:
+        """Events not returned yet, those of cancellations among them."""
+        events, self._events = self._events, []
+        return events
+
+    def _run(self, plan: StepPlan) -> StepResult:
+        return self._executor.collect(self._executor.submit(plan.batch(self.cache.block_tokens)))
+
+    def _commit(self, plan: StepPlan, result: StepResult, started: float) -> None:
+        progress = self._scheduler.commit(plan, result)
+        now = perf_counter()
+        self.ledger.record(plan, result.seconds, started, now)
+        for token in progress.tokens:
+            self.ledger.record_token(token.request, now)
+        self._events += progress.tokens
+        self._events += [Finished(request, self.ledger.close(request, now)) for request in progress.finished]
+
+    def _fail(self, plan: StepPlan, error: BaseException) -> None:
+        for chunk in plan.chunks:
+            if self.ledger.is_open(chunk.request):
+                self._end(chunk.request, FinishReason.ERROR, error)
+
+    def _end(self, request: Request, reason: FinishReason, error: BaseException | None = None) -> None:
+        if request.state is not State.FINISHED:
+            self._scheduler.finish(request, reason, error)
+        self._events.append(Finished(request, self.ledger.close(request, perf_counter())))

@@ -1,0 +1,33 @@
+"""Events: what a step tells about its requests. Plain data."""
+
+from dataclasses import dataclass
+
+from twostroke.engine.ledger import RequestSummary
+from twostroke.engine.request import Request
+
+
+@dataclass(slots=True)
+class NewToken:
+    """A token the model chose.
+
+    logprob       natural log; None where `num_logprobs` is -1
+    alternatives  the `num_logprobs` most likely (id, log-probability), most likely first
+    is_stop       it is a stop id that ends the request, and so no part of the answer's text
+    """
+
+    request: Request
+    token_id: int
+    logprob: float | None
+    alternatives: tuple[tuple[int, float], ...]
+    is_stop: bool
+
+
+@dataclass(slots=True)
+class Finished:
+    """The request has ended; `request.finish_reason`, `.error` and `.scores` say how. Its blocks are free."""
+
+    request: Request
+    summary: RequestSummary
+
+
+Event = NewToken | Finished

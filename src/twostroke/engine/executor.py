@@ -1,0 +1,34 @@
+"""Executor: what the engine needs of whatever runs a step. Owns the interface only."""
+
+from typing import Any, Protocol
+
+from twostroke.native.batch import Batch, StepResult
+from twostroke.program.cost import CostModel
+
+
+class Executor(Protocol):
+    """Runs batches one after the other, in the order submitted; owns the arrays that block ids point into.
+
+    block_tokens     tokens in a block
+    num_blocks       blocks of each cache group
+    max_step_tokens  most rows a batch may have
+    cost             what a step computes and moves
+    """
+
+    @property
+    def block_tokens(self) -> int: ...
+
+    @property
+    def num_blocks(self) -> tuple[int, ...]: ...
+
+    @property
+    def max_step_tokens(self) -> int: ...
+
+    @property
+    def cost(self) -> CostModel: ...
+
+    def submit(self, batch: Batch) -> Any:
+        """Starts a step; the handle is good for one `collect`."""
+
+    def collect(self, handle: Any) -> StepResult:
+        """Waits for the step and returns its outputs."""

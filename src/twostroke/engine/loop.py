@@ -1,0 +1,125 @@
+"""EngineLoop: one engine for many threads. Owns who steps it and who gets which event; has no thread of its own.
+
+Whoever waits for an event of its own request drives the engine, one thread at a time, and delivers what belongs to
+the others. Nobody waits, nothing runs. Submitting and cancelling never wait for a step: they leave a note which the
+driver reads before and after each.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from threading import Condition
+from types import TracebackType
+
+from twostroke.engine.engine import Engine
+from twostroke.engine.events import Event, Finished
+from twostroke.engine.request import Request
+
+
+class EngineLoop:
+    """Thread-safe access to an engine, which from then on is used through it alone."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._changed = Condition()  # guards all below; the engine itself belongs to whoever set _is_driven
+        self._is_driven = False
+        self._notes: deque[Callable[[], None]] = deque()
+        self._streams: dict[Request, Stream] = {}
+
+    def submit(self, request: Request) -> "Stream":
+        """Queues a request; its events come from the stream. Raises what `Engine.prepare` raises."""
+        self._engine.prepare(request)
+        stream = Stream(self, request)
+        with self._changed:
+            self._streams[request] = stream
+            self._note(lambda: self._engine.submit(request))
+        return stream
+
+    def cancel(self, request: Request) -> None:
+        """Ends the request within one step; its stream then ends with Finished. Does nothing to a finished one."""
+        with self._changed:
+            self._note(lambda: self._engine.cancel(request))
+            self._changed.notify_all()
+
+    def drive(self, stream: "Stream") -> None:
+        """Returns once the stream has an event: by stepping the engine, or as another thread does."""
+        with self._changed:
+            while self._is_driven and not stream.has_event:
+                self._changed.wait()
+            if stream.has_event:
+                return
+            self._is_driven = True
+            self._read_notes()
+        events: list[Event] = []
+        try:
+            events = self._engine.step()
+        finally:
+            with self._changed:
+                self._deliver(events)
+                self._read_notes()
+                self._is_driven = False
+                self._changed.notify_all()
+
+    def _note(self, note: Callable[[], None]) -> None:
+        self._notes.append(note)
+        if not self._is_driven:
+            self._read_notes()
+
+    def _read_notes(self) -> None:
+        while self._notes:
+            self._notes.popleft()()
+        self._deliver(self._engine.take_events())
+
+    def _deliver(self, events: list[Event]) -> None:
+        for event in events:
+            stream = self._streams[event.request]
+            if isinstance(event, Finished):
+                del self._streams[event.request]
+            stream.put(event)
+
+
+class Stream:
+    """Events of one request: an iterator that ends after Finished. Belongs to one thread.
+
+    Leaving it (as a context manager) or closing it cancels what still runs. Where the request failed, iterating raises
+    its error.
+    """
+
+    def __init__(self, loop: EngineLoop, request: Request) -> None:
+        self.request = request
+        self._loop = loop
+        self._events: deque[Event] = deque()
+        self._is_over = False
+
+    @property
+    def has_event(self) -> bool:
+        return bool(self._events)
+
+    def put(self, event: Event) -> None:
+        self._events.append(event)
+
+    def close(self) -> None:
+        """Cancels the request unless it has ended."""
+        self._loop.cancel(self.request)
+
+    def __iter__(self) -> Iterator[Event]:
+        return self
+
+    def __next__(self) -> Event:
+        if self._is_over:
+            raise StopIteration
+        while not self._events:
+            self._loop.drive(self)
+        event = self._events.popleft()
+        if isinstance(event, Finished):
+            self._is_over = True
+            if event.request.error is not None:
+                raise event.request.error
+        return event
+
+    def __enter__(self) -> "Stream":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

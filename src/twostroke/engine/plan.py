@@ -1,0 +1,68 @@
+"""StepPlan: what one step will run, as plain data, and the batch it becomes. Owns no policy."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from twostroke.engine.request import Request
+from twostroke.native.batch import Batch, BatchChunk, IntArray
+from twostroke.program.cost import ChunkShape
+from twostroke.program.phase import Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk(ChunkShape):
+    """Rows `start` .. `start + length` of a request, all of one phase; the last `num_outputs` give outputs.
+
+    The phase is that of the tokens: prompt rows are PREFILL, generated rows DECODE, also when they are computed again
+    and so many at once. `adapter_id` None is the base model.
+    """
+
+    request: Request
+    phase: Phase
+    adapter_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """Chunks of one step, at most one a request."""
+
+    chunks: tuple[Chunk, ...]
+
+    def batch(self, block_tokens: int) -> Batch:
+        """The same step in numbers. Arrays are views of the requests' own; running the step must not change them."""
+        return Batch(tuple(_batch_chunk(chunk, block_tokens) for chunk in self.chunks))
+
+
+def next_chunk(request: Request, max_rows: int) -> Chunk:
+    """The request's next rows, `max_rows` at most, up to the end of their phase."""
+    start, phase = request.num_computed, request.next_phase
+    last = request.num_prompt if phase is Phase.PREFILL else request.num_tokens
+    end = min(last, start + max_rows)
+    return Chunk(start, end - start, max(0, end - max(start, request.next_output)), request, phase)
+
+
+def _batch_chunk(chunk: Chunk, block_tokens: int) -> BatchChunk:
+    request = chunk.request
+    end = chunk.start + chunk.length
+    first_output = end - chunk.num_outputs
+    return BatchChunk(
+        request.tokens[chunk.start : end],
+        chunk.start,
+        chunk.phase,
+        request.table.first(-(-end // block_tokens)),
+        chunk.num_outputs,
+        _targets(request, first_output, end) if first_output + 1 < min(end + 1, request.num_tokens) else None,
+        request.sampling,
+        request.tokens[:end] if request.sampling.has_penalties else None,
+        request.num_prompt,
+        first_output + 1 - request.num_prompt,
+    )
+
+
+def _targets(request: Request, first_output: int, end: int) -> IntArray:
+    """(end - first_output,): each row's next token where it is known, else -1."""
+    targets = np.full(end - first_output, -1, np.int32)
+    known = request.tokens[first_output + 1 : min(end + 1, request.num_tokens)]
+    targets[: len(known)] = known
+    return targets

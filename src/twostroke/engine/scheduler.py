@@ -1,0 +1,104 @@
+"""Scheduler: what the next step runs, and what its results mean. Owns requests' progress; runs and times nothing."""
+
+from dataclasses import dataclass, field
+
+from twostroke.engine.decode import decode_chunks
+from twostroke.engine.events import NewToken
+from twostroke.engine.plan import Chunk, StepPlan
+from twostroke.engine.prefill import prefill_chunks
+from twostroke.engine.queues import Queues
+from twostroke.engine.request import FinishReason, Request, State, TokenScore
+from twostroke.kvcache.cache import KVCache
+from twostroke.native.batch import StepResult
+from twostroke.program.phase import Phase
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a step brought: tokens in the order of its rows, and requests that ended by them."""
+
+    tokens: list[NewToken] = field(default_factory=list)
+    finished: list[Request] = field(default_factory=list)
+
+
+class Scheduler:
+    """First come, first served. A plan that is never committed loses nothing: its rows are planned again."""
+
+    def __init__(self, cache: KVCache, max_step_tokens: int, max_chunk_tokens: int, max_running: int) -> None:
+        self.queues = Queues(cache)
+        self._max_step_tokens = max_step_tokens
+        self._max_chunk_tokens = max_chunk_tokens
+        self._max_running = min(max_running, max_step_tokens)
+
+    def add(self, request: Request) -> None:
+        self.queues.waiting.append(request)
+
+    def schedule(self) -> StepPlan:
+        """Decode rows first, then prefill chunks with what is left of the step's rows."""
+        chunks = decode_chunks(self.queues, self._max_step_tokens)
+        budget = self._max_step_tokens - len(chunks)
+        chunks += prefill_chunks(self.queues, budget, self._max_chunk_tokens, self._max_running)
+        return StepPlan(tuple(chunks))
+
+    def commit(self, plan: StepPlan, result: StepResult) -> Progress:
+        """Takes a step's outputs into its requests; those that end give back their blocks."""
+        progress, outputs, first = Progress(), _Outputs(result), 0
+        for chunk in plan.chunks:
+            request = chunk.request
+            request.num_computed = chunk.start + chunk.length
+            for row in range(request.num_computed - chunk.num_outputs, request.num_computed):
+                self._take_output(request, row, outputs, first, progress)
+                first += 1
+            self._settle(chunk, progress)
+        return progress
+
+    def finish(self, request: Request, reason: FinishReason, error: BaseException | None = None) -> None:
+        """Ends the request in whatever state it is; its blocks are free on return."""
+        self.queues.remove(request)
+        request.finish_reason, request.error = reason, error
+
+    def _take_output(self, request: Request, row: int, outputs: "_Outputs", index: int, progress: Progress) -> None:
+        request.next_output = row + 1
+        num_logprobs = request.params.sampling.num_logprobs
+        alternatives = outputs.alternatives(index, num_logprobs) if num_logprobs > 0 else ()
+        token_id, logprob = outputs.token_ids[index], outputs.logprobs[index]
+        if row + 1 < request.num_tokens:
+            request.scores.append(TokenScore(token_id, logprob, alternatives))
+        elif request.num_generated < request.max_tokens:
+            request.append(token_id)
+            is_stop = token_id in request.params.stop_ids and not request.params.ignore_eos
+            scored = logprob if num_logprobs >= 0 else None
+            progress.tokens.append(NewToken(request, token_id, scored, alternatives, is_stop))
+
+    def _settle(self, chunk: Chunk, progress: Progress) -> None:
+        """Finishes the request if it is done, else names the phase of its next rows."""
+        request = chunk.request
+        latest = progress.tokens[-1] if progress.tokens else None
+        if latest is not None and latest.request is request and latest.is_stop:
+            self._end(request, FinishReason.STOP, progress)
+            return
+        is_full = request.num_generated == request.max_tokens
+        if is_full and (request.max_tokens or request.num_computed == request.num_tokens):
+            self._end(request, FinishReason.LENGTH, progress)
+        elif request.next_phase is Phase.DECODE:
+            request.state = State.DECODE
+
+    def _end(self, request: Request, reason: FinishReason, progress: Progress) -> None:
+        self.finish(request, reason)
+        progress.finished.append(request)
+
+
+class _Outputs:
+    """A step's outputs as Python numbers, converted once."""
+
+    __slots__ = ("_result", "logprobs", "token_ids")
+
+    def __init__(self, result: StepResult) -> None:
+        self.token_ids: list[int] = result.token_ids.tolist()
+        self.logprobs: list[float] = result.logprobs.tolist()
+        self._result = result
+
+    def alternatives(self, index: int, count: int) -> tuple[tuple[int, float], ...]:
+        """The `count` most likely (id, log-probability) of an output row."""
+        ids = self._result.top_ids[index, :count].tolist()
+        return tuple(zip(ids, self._result.top_logprobs[index, :count].tolist(), strict=True))

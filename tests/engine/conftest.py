@@ -1,0 +1,196 @@
+"""A fake executor whose text depends on every block id, phase and position, and engines made with it."""
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from twostroke.engine.config import EngineConfig
+from twostroke.engine.engine import Engine
+from twostroke.engine.events import Event, Finished, NewToken
+from twostroke.engine.request import GenerationParams, Request
+from twostroke.native.batch import Batch, BatchChunk, Sampling, StepResult
+from twostroke.program.builder import Builder
+from twostroke.program.cost import CostModel, Storage
+from twostroke.program.passes import fuse
+from twostroke.program.phase import Phase
+from twostroke.program.program import Program
+from twostroke.program.values import CacheSpec
+
+VOCAB_SIZE = 211
+
+
+def tiny_program() -> Program:
+    b = Builder()
+    x = b.embed("token_embd", VOCAB_SIZE, 16)
+    for layer in b.layers(2):
+        window = 24 if layer.index else None
+        q, k, v = (b.linear(x, layer / f"attn_{name}", 16) for name in "qkv")
+        attended = b.attention(q, k, v, CacheSpec(layer / "attn", 2, 8, window))
+        x = b.add(x, b.linear(attended, layer / "attn_output", 16))
+    b.output("logits", b.linear(b.output_rows(x), "output", VOCAB_SIZE))
+    return fuse(b.build())
+
+
+def tiny_cost() -> CostModel:
+    program = tiny_program()
+    return CostModel(program, Storage(dict.fromkeys(program.weights, 4.5)))
+
+
+class FakeExecutor:
+    """Keeps (token, phase) in blocks; an output is a hash of what its row sees through the block table.
+
+    So a wrong or stale block, a row computed in the wrong phase, a missing row and a wrong draw counter each change the
+    text. Blocks start filled with -1, which no row may see.
+    """
+
+    def __init__(
+        self, num_blocks: tuple[int, ...] = (256, 256), block_tokens: int = 16, step_tokens: int = 512
+    ) -> None:
+        self.block_tokens = block_tokens
+        self.num_blocks = num_blocks
+        self.max_step_tokens = step_tokens
+        self.cost = tiny_cost()
+        self.blocks = [np.full((count, block_tokens), -1, np.int64) for count in num_blocks]
+        self.batches: list[Batch] = []
+        self.fails_at: int | None = None
+
+    def submit(self, batch: Batch) -> Batch:
+        assert 0 < batch.num_tokens <= self.max_step_tokens
+        if self.fails_at == len(self.batches):
+            self.fails_at = None
+            raise OSError("the fake executor was told to fail")
+        self.batches.append(batch)
+        self._write(batch)
+        return batch
+
+    def collect(self, handle: Batch) -> StepResult:
+        assert handle is self.batches[-1]
+        ids, logprobs, tops = [], [], []
+        for chunk in handle.chunks:
+            end = chunk.start + len(chunk.token_ids)
+            for index, row in enumerate(range(end - chunk.num_outputs, end)):
+                token, logprob = self._output(chunk, row, index)
+                ids.append(token)
+                logprobs.append(logprob if chunk.sampling.num_logprobs >= 0 else np.nan)
+                tops.append(max(0, chunk.sampling.num_logprobs))
+        width = max(tops, default=0)
+        top_ids = np.array([[n if n < count else -1 for n in range(width)] for count in tops], np.int32)
+        top_logprobs = np.where(top_ids < 0, np.nan, -0.5 * top_ids).astype(np.float32)
+        shape = (len(ids), width)
+        return StepResult(
+            np.array(ids, np.int32),
+            np.array(logprobs, np.float32),
+            top_ids.reshape(shape),
+            top_logprobs.reshape(shape),
+            1e-6,
+        )
+
+    def _write(self, batch: Batch) -> None:
+        written: set[tuple[int, int]] = set()
+        for chunk in batch.chunks:
+            end = chunk.start + len(chunk.token_ids)
+            for group, block_ids in enumerate(chunk.block_ids):
+                assert len(block_ids) == -(-end // self.block_tokens)
+                touched = {(group, int(block)) for block in block_ids[chunk.start // self.block_tokens :]}
+                assert not touched & written, "two requests write one block"
+                written |= touched
+                for position, token in zip(range(chunk.start, end), chunk.token_ids, strict=True):
+                    slot = block_ids[position // self.block_tokens], position % self.block_tokens
+                    self.blocks[group][slot] = 2 * token + (chunk.phase is Phase.DECODE)
+
+    def _output(self, chunk: BatchChunk, row: int, index: int) -> tuple[int, float]:
+        seen = np.stack([self.blocks[g][ids].reshape(-1)[: row + 1] for g, ids in enumerate(chunk.block_ids)])
+        assert seen.min() >= 0, "a row sees tokens that were never computed"
+        state = zlib.crc32(seen.tobytes())
+        sampling = chunk.sampling
+        if chunk.history is not None:
+            state ^= zlib.crc32(chunk.history[: row + 1].tobytes())
+        if sampling.temperature:
+            state ^= zlib.crc32(f"{sampling.seed} {sampling.choice} {chunk.output_index + index}".encode())
+        target = -1 if chunk.targets is None else int(chunk.targets[index])
+        token = target if target >= 0 else state % VOCAB_SIZE
+        return token, -(zlib.crc32(f"{state} {token}".encode()) % 10_000) / 1000
+
+
+@dataclass
+class Answer:
+    """What the events of one request said."""
+
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float | None] = field(default_factory=list)
+    alternatives: list[tuple[tuple[int, float], ...]] = field(default_factory=list)
+    finished: Finished | None = None
+
+
+def gather(events: list[Event], answers: dict[Request, Answer]) -> None:
+    for event in events:
+        answer = answers.setdefault(event.request, Answer())
+        assert answer.finished is None, "an event after the last"
+        if isinstance(event, NewToken):
+            answer.ids.append(event.token_id)
+            answer.logprobs.append(event.logprob)
+            answer.alternatives.append(event.alternatives)
+        else:
+            answer.finished = event
+
+
+@dataclass
+class Bench:
+    """An engine with its fake executor, and the ways tests use it."""
+
+    executor: FakeExecutor
+    engine: Engine
+    answers: dict[Request, Answer] = field(default_factory=dict)
+
+    def step(self) -> list[Event]:
+        events = self.engine.step()
+        gather(events, self.answers)
+        self.check_blocks()
+        return events
+
+    def run(self, *requests: Request, max_steps: int = 100_000) -> list[Answer]:
+        for request in requests:
+            self.engine.submit(request)
+        for _ in range(max_steps):
+            if not self.engine.has_work:
+                break
+            self.step()
+        assert not self.engine.has_work
+        return [self.answers[request] for request in requests]
+
+    def check_blocks(self) -> None:
+        """Every block is free or in the table of exactly one live request."""
+        queues = self.engine._scheduler.queues
+        assert not any(request.table.num_blocks for request in queues.waiting)
+        for group, pool in enumerate(self.engine.cache.pools):
+            held = [i for r in queues.running for i in r.table.first(r.table.num_blocks)[group].tolist()]
+            assert len(held) == len(set(held)) == pool.num_blocks - pool.num_free
+            assert all(pool.num_holders(block_id) == 1 for block_id in held)
+
+
+@pytest.fixture
+def make_bench() -> Callable[..., Bench]:
+    def make(num_blocks: tuple[int, ...] = (256, 256), *, context: int = 2048, **settings: int) -> Bench:
+        executor = FakeExecutor(num_blocks, step_tokens=settings.pop("executor_rows", 512))
+        return Bench(executor, Engine(executor, EngineConfig(VOCAB_SIZE, context, **settings)))
+
+    return make
+
+
+@pytest.fixture
+def make_request() -> Callable[..., Request]:
+    def make(prompt: list[int] | int, max_tokens: int | None = 8, *, forced: list[int] | None = None, **params: object):
+        ids = prompt if isinstance(prompt, list) else random_ids(prompt, seed=prompt)
+        sampling_fields = {name: params.pop(name) for name in list(params) if name in Sampling.__dataclass_fields__}
+        generation = GenerationParams(max_tokens, sampling=Sampling(**sampling_fields), **params)
+        return Request(f"r{len(ids)}", ids, generation, forced or [])
+
+    return make
+
+
+def random_ids(count: int, seed: int) -> list[int]:
+    ids: list[int] = np.random.default_rng(seed).integers(0, VOCAB_SIZE, count).tolist()
+    return ids
