@@ -65,6 +65,7 @@ class Rates:
         }
 
     def price(self, resource: Resource, amounts: Sequence[float]) -> float:
+        """FLOPs or bytes of those amounts."""
         cost: float = sum(map(mul, self._prices[resource], amounts))
         return cost
 
@@ -88,6 +89,7 @@ class Account:
         self.seconds = self.native_seconds = 0.0
 
     def add(self, amounts: Sequence[float], rows: int, tokens: int, seconds: float, native_seconds: float) -> None:
+        """Adds one chunk, or one step: `rows` of which `tokens` are computed for the first time."""
         self._amounts = list(map(add, self._amounts, amounts))
         self.rows += rows
         self.tokens += tokens
@@ -100,6 +102,7 @@ class Account:
         self.steps += 1
 
     def totals(self) -> PhaseTotals:
+        """The sums so far, priced."""
         price = self._rates.price
         return PhaseTotals(
             self.tokens,

@@ -1,8 +1,9 @@
 """Decode policy: a row for each request that generates, growth of its blocks, preemption where there are none."""
 
-from twostroke.engine.plan import Chunk, next_chunk
+from twostroke.engine.plan import Chunk
 from twostroke.engine.queues import Queues
 from twostroke.engine.request import Request
+from twostroke.program.phase import Phase
 
 
 def decode_chunks(queues: Queues, budget: int) -> list[Chunk]:
@@ -17,7 +18,7 @@ def decode_chunks(queues: Queues, budget: int) -> list[Chunk]:
     while index < len(running) and len(chunks) < budget:
         request = running[index]
         if request.has_caught_up and _grow(queues, request):
-            chunks.append(next_chunk(request, 1))
+            chunks.append(Chunk(request.num_computed, 1, 1, request, Phase.DECODE))
         index += 1
     return chunks
 

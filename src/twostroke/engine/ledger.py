@@ -78,6 +78,7 @@ class Ledger:
         self._requests[request] = _RequestAccount(self._by_phase())
 
     def is_open(self, request: Request) -> bool:
+        """The request's account was opened and not closed."""
         return request in self._requests
 
     def close(self, request: Request, now: float) -> RequestSummary:

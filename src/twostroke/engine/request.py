@@ -22,6 +22,8 @@ class State(StrEnum):
 
 
 class FinishReason(StrEnum):
+    """STOP: a stop id. LENGTH: `max_tokens`, or no room left. ERROR: the step failed; the request has the error."""
+
     STOP = "stop"
     LENGTH = "length"
     CANCELLED = "cancelled"

@@ -28,7 +28,7 @@ class Scheduler:
         self.queues = Queues(cache)
         self._max_step_tokens = max_step_tokens
         self._max_chunk_tokens = max_chunk_tokens
-        self._max_running = min(max_running, max_step_tokens)
+        self._max_running = max_running
 
     def add(self, request: Request) -> None:
         self.queues.waiting.append(request)

@@ -24,6 +24,7 @@ class KVCache:
         return min((pool.num_free for pool in self.pools), default=sys.maxsize)
 
     def blocks_for(self, num_tokens: int) -> int:
+        """Blocks that many tokens take in each group."""
         return -(-num_tokens // self.block_tokens)
 
     def new_table(self, max_tokens: int) -> BlockTable:
