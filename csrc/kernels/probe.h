@@ -8,7 +8,7 @@ static float probe_read(const uint8_t* data, size_t bytes, size_t prefetch_bytes
     const size_t whole = bytes / 512 * 512;
     for (size_t at = 0; at < whole; at += 512) {
         for (size_t i = 0; i < 8; ++i) {
-            if (prefetch_bytes) prefetch(data + at + i * 64 + prefetch_bytes);
+            if (prefetch_bytes) __builtin_prefetch(data + at + i * 64 + prefetch_bytes, 0, 2);  // into L2
             sums[i] = i_add(sums[i], i_load(data + at + i * 64));
         }
     }
@@ -16,21 +16,28 @@ static float probe_read(const uint8_t* data, size_t bytes, size_t prefetch_bytes
     return static_cast<float>(i_sum(sums[0]));
 }
 
+// Independent sums: enough to hide an FMA's latency, few enough to stay in registers.
+#if defined(__AVX512F__)
+constexpr int kProbeSums = 12;
+#else
+constexpr int kProbeSums = 5;
+#endif
+
 static double probe_f32(int64_t rounds, float* sink) {
-    F32x16 sums[12];
+    F32x16 sums[kProbeSums];
     for (auto& sum : sums) sum = f_set(sink[0]);
     const F32x16 a = f_set(sink[1]), b = f_set(sink[2]);
     for (int64_t r = 0; r < rounds; ++r)
         for (auto& sum : sums) sum = f_fma(a, sum, b);
-    for (int i = 1; i < 12; ++i) sums[0] = f_add(sums[0], sums[i]);
+    for (int i = 1; i < kProbeSums; ++i) sums[0] = f_add(sums[0], sums[i]);
     sink[0] = f_sum(sums[0]);
-    return static_cast<double>(rounds) * 12 * 16 * 2;
+    return static_cast<double>(rounds) * kProbeSums * 16 * 2;
 }
 
 // Byte weights times 16-bit activations, as the linear kernels do it.
 static double probe_16bit(int64_t rounds, float* sink) {
     alignas(64) uint8_t bytes[64], x[64];
-    for (int i = 0; i < 64; ++i) bytes[i] = x[i] = static_cast<uint8_t>(sink[0]) & 15;
+    for (int i = 0; i < 64; ++i) bytes[i] = x[i] = static_cast<uint8_t>(sink[2]) & 15;
     Dot dots[8];
     for (auto& dot : dots) dot = dot_zero();
     Bytes64 w = b_load(bytes);

@@ -1,0 +1,198 @@
+// A lowered program: packed weights, the arena its values live in, the KV pools, and step().
+// Who calls: one thread at a time. Numbers in a step are checked by the caller (native/executor.py) before they come.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "memory.h"
+#include "ops.h"
+#include "sampler.h"
+#include "threads.h"
+
+namespace twostroke {
+
+constexpr int64_t kOutputTile = 32;  // output rows whose logits exist at once
+
+struct ExecutorConfig {
+    std::string isa;
+    int num_threads;
+    int64_t max_rows, max_context;
+    KvType kv_type;
+    std::vector<int64_t> num_blocks;  // one a cache group
+};
+
+// One stretch of a request in a step; rows of all chunks lie one after another.
+struct StepChunk {
+    int64_t row, start, length, num_outputs;
+    std::vector<const int32_t*> blocks;  // block table, one a cache group
+    SamplingParams sampling;
+    const int32_t* targets;  // (num_outputs), or null
+};
+
+struct StepInput {
+    const int32_t* token_ids;
+    int64_t num_rows, num_outputs;
+    std::vector<StepChunk> chunks;
+};
+
+struct StepOutput {
+    int32_t* token_ids;  // (num_outputs)
+    float* logprobs;  // (num_outputs)
+    int32_t* top_ids;  // (num_outputs, max_top)
+    float* top_logprobs;
+    int64_t max_top;
+    float* value;  // (num_outputs, dim of the value asked for), or null
+};
+
+class Executor {
+  public:
+    explicit Executor(const ExecutorConfig& config);
+
+    // Weights and tables; each returns an id.
+    int add_matrix(TensorType type, int64_t rows, int64_t cols, const uint8_t* data);
+    int add_vector(const float* data, int64_t size);
+    int add_rope(const double* inverse_frequencies, int64_t size, bool interleaved);
+    // A value of `dim` floats a row at `offset` floats a row of the arena of its kind of rows.
+    int add_value(int64_t dim, int64_t offset, bool of_outputs);
+
+    // Ops, in the order they run. Ids of -1 mean "none".
+    void add_embed(int out, int matrix);
+    void add_rms_norm(int out, int x, int weight, float eps);
+    void add_linear(std::vector<int> outs, int x, std::vector<int> matrices, std::vector<int> biases, int norm,
+                    float eps, int residual, bool gated);
+    void add_rope_op(int out, int x, int head_dim, int rope);
+    void add_attention(int out, int q, int k, int v, int num_heads, int num_kv_heads, int head_dim, float scale,
+                       int64_t window, int group, int rope);
+    void add_add(int out, int left, int right);
+    void add_swiglu(int out, int gate, int up);
+    void add_output_rows(int out, int x);
+
+    // After the last op: allocates arena, scratch and KV pools. `logits` is sampled from.
+    void finish(int logits);
+
+    // Runs every op on the batch and samples. `value` is a value id copied to output.value.
+    void step(const StepInput& input, const StepOutput& output, int value);
+
+    // For tests: fills arena, scratch and pools with NaN, so that a value read before it is written shows.
+    void poison();
+
+    size_t weight_bytes() const { return weight_bytes_; }
+    size_t kv_bytes() const;
+    size_t scratch_bytes() const { return arena_.bytes() + scratch_.bytes(); }
+
+  private:
+    struct ValueInfo {
+        int64_t dim, offset;
+        bool of_outputs;
+    };
+    struct RopeTable {
+        std::vector<double> inverse_frequencies;
+        bool interleaved;
+        size_t scratch;  // byte offset of cos, then sin, (max_rows, dim / 2) each
+    };
+    struct EmbedOp { int out, matrix; };
+    struct RmsNormOp { int out, x, weight; float eps; };
+    struct LinearOp {
+        std::vector<int> outs, matrices, biases;
+        int x, norm;
+        float eps;
+        int residual;
+        bool gated;
+        std::vector<std::vector<Part>> parts;  // (thread, matrix): groups
+    };
+    struct RopeOp { int out, x, head_dim, rope; };
+    struct AttentionOp {
+        int out, q, k, v, num_heads, group, rope;
+        float scale;
+        int64_t window;
+        KvLayout layout;
+        size_t pool_offset;  // in the group's pool
+        int index, plan;  // among attention ops; of the plans
+    };
+    struct AddOp { int out, left, right; };
+    struct SwigluOp { int out, gate, up; };
+    struct OutputRowsOp { int out, x; };
+    using Op = std::variant<EmbedOp, RmsNormOp, LinearOp, RopeOp, AttentionOp, AddOp, SwigluOp, OutputRowsOp>;
+
+    // Rows `row` .. `row + num_rows` of one chunk against key ranges `range_begin` .. `range_end`. Where the ranges of
+    // some rows are split over units, each unit's states are kept, from `state` on, and merged in order afterwards.
+    struct AttentionUnit {
+        int chunk;
+        int64_t row, num_rows, range_begin, range_end;
+        int64_t state = -1, first_range = 0;
+    };
+    struct AttentionPlan {
+        const AttentionOp* like;  // any op of these heads, layout and window
+        std::vector<AttentionUnit> units, merges;
+    };
+    struct Work {
+        const StepInput* input;
+        const StepOutput* output;
+        int value;
+        int64_t tile_begin, tile_rows;  // output rows in work
+    };
+
+    void run_thread(int thread, const StepInput& input, const StepOutput& output, int value);
+    void run_op(int thread, const Op& op, const Work& work);
+    void run(int thread, const EmbedOp& op, const Work& work);
+    void run(int thread, const RmsNormOp& op, const Work& work);
+    void run(int thread, const LinearOp& op, const Work& work);
+    void run(int thread, const RopeOp& op, const Work& work);
+    void run(int thread, const AttentionOp& op, const Work& work);
+    void run(int thread, const AddOp& op, const Work& work);
+    void run(int thread, const SwigluOp& op, const Work& work);
+    void run(int thread, const OutputRowsOp& op, const Work& work);
+
+    void prepare(const StepInput& input);
+    void plan_attention(const StepInput& input, AttentionPlan& plan) const;
+    int64_t first_key(const AttentionOp& op, int64_t position) const;
+    float* state_of(const AttentionOp& op, const AttentionUnit& unit, int64_t range, int64_t row, int head) const;
+    void fill_rope_tables(int thread, const StepInput& input);
+    void rotate_and_store(int thread, const AttentionOp& op, const Work& work);
+    void attend_unit(int thread, const AttentionOp& op, const AttentionUnit& unit, const StepChunk& chunk, int kv_head);
+    void merge_unit(int thread, const AttentionOp& op, const AttentionUnit& unit, int head);
+    void sample_tile(int thread, const Work& work);
+
+    float* value(int id) const;
+    int64_t rows_of(int id, const Work& work) const;
+    QuantRows quant_rows(int64_t cols) const;
+    const float* rope_cos(const RopeTable& table, int64_t row) const;
+    const float* rope_sin(const RopeTable& table, int64_t row) const;
+    std::vector<std::vector<Part>> partition(const std::vector<int>& matrices) const;
+
+    ExecutorConfig config_;
+    const Kernels& kernels_;
+    ThreadPool threads_;
+    std::vector<PackedMatrix> matrices_;
+    std::vector<PageBuffer> buffers_;
+    std::vector<std::vector<float>> vectors_;
+    std::vector<RopeTable> ropes_;
+    std::vector<ValueInfo> values_;
+    std::vector<Op> token_ops_, output_ops_;
+    std::vector<size_t> pool_bytes_;  // bytes of one block over the layers, one a group
+    std::vector<PageBuffer> pools_;
+    int num_attention_ = 0, logits_ = -1;
+    size_t weight_bytes_ = 0;
+
+    // Arena and scratch, allocated once by finish().
+    PageBuffer arena_, scratch_;
+    int64_t token_dims_ = 0, output_dims_ = 0;
+    size_t quads_at_ = 0, scales_at_ = 0, sums_at_ = 0, plain_at_ = 0, rotated_at_ = 0, states_at_ = 0, thread_at_ = 0;
+    size_t thread_bytes_ = 0;
+    int64_t max_states_ = 0, state_floats_ = 0;
+
+    // Of the step in work.
+    std::vector<int64_t> positions_;  // (num_rows)
+    std::vector<int> chunk_of_row_;
+    std::vector<int64_t> output_rows_;  // row of each output
+    std::vector<int> chunk_of_output_;
+    std::vector<AttentionPlan> plans_;  // shared by attention ops of the same heads, layout and window
+    std::unique_ptr<std::atomic<int64_t>[]> next_unit_;
+    std::vector<Sampler> samplers_;  // one a thread
+};
+
+}  // namespace twostroke

@@ -1,0 +1,148 @@
+#include "probe.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <stdexcept>
+#include <vector>
+
+#include "dispatch.h"
+#include "memory.h"
+#include "threads.h"
+
+namespace twostroke {
+
+namespace {
+
+constexpr int64_t kUnit = 512;  // bytes the read kernel takes at a time
+constexpr int64_t kSmallestTimed = int64_t{16} << 20;  // small sets are read several times, so that barriers cost nothing
+constexpr int64_t kLargestTimed = int64_t{64} << 20;  // a millisecond or two: most such stretches run undisturbed
+
+double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void check(int num_threads, double seconds) {
+    if (num_threads < 1) throw std::invalid_argument("a probe needs at least one thread");
+    if (!(seconds >= 0.0)) throw std::invalid_argument("a probe's seconds must not be negative");
+}
+
+// Reads a working set over and over, always from the start as decode reads its weights, so that caches help here
+// exactly as much as they help there. A set is timed in stretches; a kernel's time is the sum of each stretch's best,
+// because on a shared machine no long pass is undisturbed from end to end. Stretches are much longer than what caches
+// keep by luck in one pass and not in another, or the sum would count every piece as the lucky one.
+class ReadProbe {
+  public:
+    ReadProbe(const Kernels& kernels, ThreadPool& pool, int64_t bytes, std::vector<size_t> distances)
+        : kernels_(kernels), pool_(pool), distances_(std::move(distances)) {
+        units_ = std::max<int64_t>(bytes / kUnit, pool.size());
+        buffer_ = PageBuffer(static_cast<size_t>(units_ * kUnit));
+        stretches_ = static_cast<int>((units_ * kUnit + kLargestTimed - 1) / kLargestTimed);
+        repeats_ = static_cast<int>(std::max<int64_t>(1, kSmallestTimed / (units_ * kUnit)));
+        best_.assign(distances_.size(), std::vector<double>(static_cast<size_t>(stretches_), kNever));
+    }
+
+    // Bytes per second of the best kernel. At least two passes of each, then more until `deadline`.
+    double run(double deadline) {
+        pool_.run([&](int thread) { work(thread, deadline); });
+        double fastest = kNever;
+        for (const auto& times : best_) fastest = std::min(fastest, std::accumulate(times.begin(), times.end(), 0.0));
+        return static_cast<double>(units_ * kUnit) * repeats_ / fastest;
+    }
+
+  private:
+    static constexpr double kNever = std::numeric_limits<double>::infinity();
+
+    void work(int thread, double deadline) {
+        const Part mine = part_of(units_, thread, pool_.size());
+        const int64_t count = mine.end - mine.begin;
+        uint8_t* data = buffer_.as(static_cast<size_t>(mine.begin * kUnit));
+        std::memset(data, 1, static_cast<size_t>(count * kUnit));  // the reader touches first; a zero page is no memory
+        float sum = 0.0f;
+        for (int round = 0; round < 2 || !late_; ++round) {
+            for (size_t kernel = 0; kernel < distances_.size(); ++kernel) {
+                for (int stretch = 0; stretch < stretches_; ++stretch) {
+                    const Part part = part_of(count, stretch, stretches_);
+                    pool_.barrier();
+                    const double start = now();
+                    for (int i = 0; i < repeats_; ++i) {
+                        sum += kernels_.probe_read(data + part.begin * kUnit,
+                                                   static_cast<size_t>((part.end - part.begin) * kUnit),
+                                                   distances_[kernel]);
+                    }
+                    pool_.barrier();
+                    if (thread > 0) continue;
+                    double& best = best_[kernel][static_cast<size_t>(stretch)];
+                    best = std::min(best, now() - start);
+                }
+            }
+            if (thread == 0) late_ = now() >= deadline;
+            pool_.barrier();
+        }
+        volatile float kept = sum;
+        (void)kept;
+    }
+
+    const Kernels& kernels_;
+    ThreadPool& pool_;
+    const std::vector<size_t> distances_;
+    PageBuffer buffer_;
+    int64_t units_ = 0;
+    int stretches_ = 0, repeats_ = 0;
+    std::vector<std::vector<double>> best_;  // (kernels, stretches), seconds
+    bool late_ = false;  // written by thread 0 before a barrier, read after it
+};
+
+// How many rounds take about so long: short enough to run undisturbed, long enough to time.
+int64_t rounds_taking(double (*kernel)(int64_t, float*), double seconds) {
+    float sink[3] = {1.0f, 0.5f, 1.0f};
+    for (int64_t rounds = 256;; rounds *= 2) {
+        const double start = now();
+        kernel(rounds, sink);
+        if (now() - start >= seconds) return rounds;
+    }
+}
+
+}  // namespace
+
+double probe_read(const std::string& isa, int num_threads, size_t bytes, size_t prefetch_bytes, double seconds) {
+    check(num_threads, seconds);
+    const double deadline = now() + seconds;
+    std::vector<size_t> distances{0};
+    if (prefetch_bytes) distances.push_back(prefetch_bytes);
+    ThreadPool pool(num_threads);
+    return ReadProbe(kernels_for(isa), pool, static_cast<int64_t>(bytes), std::move(distances)).run(deadline);
+}
+
+double probe_flops(const std::string& isa, int num_threads, const std::string& kind, double seconds) {
+    check(num_threads, seconds);
+    const Kernels& kernels = kernels_for(isa);
+    if (kind != "f32" && kind != "16bit") throw std::invalid_argument("no arithmetic probe of the kind " + kind);
+    const auto kernel = kind == "f32" ? kernels.probe_f32 : kernels.probe_16bit;
+    const double deadline = now() + seconds;
+    const int64_t rounds = rounds_taking(kernel, 0.5e-3);
+    ThreadPool pool(num_threads);
+    std::vector<double> flops(static_cast<size_t>(num_threads));
+    double best = 0.0;
+    bool late = false;  // written by thread 0 before a barrier, read after it
+    pool.run([&](int thread) {
+        float sink[3] = {1.0f, 0.5f, 1.0f};
+        while (!late) {
+            pool.barrier();
+            const double start = now();
+            flops[static_cast<size_t>(thread)] = kernel(rounds, sink);
+            pool.barrier();
+            if (thread == 0) {
+                const double end = now();
+                best = std::max(best, std::accumulate(flops.begin(), flops.end(), 0.0) / (end - start));
+                late = end >= deadline;
+            }
+            pool.barrier();
+        }
+    });
+    return best;
+}
+
+}  // namespace twostroke

@@ -1,0 +1,92 @@
+"""The compiled core (csrc/bindings.cpp)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+block_tokens: int
+
+def available_isas() -> list[str]: ...
+def probe_read(isa: str, num_threads: int, bytes: int, prefetch_bytes: int, seconds: float) -> float: ...
+def probe_flops(isa: str, num_threads: int, kind: str, seconds: float) -> float: ...
+
+class StepArrays:
+    def __init__(
+        self,
+        token_ids: npt.NDArray[np.int32],
+        chunks: npt.NDArray[np.int64],
+        tables: Sequence[npt.NDArray[np.int32]],
+        targets: Sequence[npt.NDArray[np.int32] | None],
+        histories: Sequence[npt.NDArray[np.int32] | None],
+        sampling: npt.NDArray[np.float64],
+        counters: npt.NDArray[np.int64],
+        bias_ids: Sequence[Array | None],
+        bias_values: Sequence[Array | None],
+    ) -> None: ...
+
+class Executor:
+    def __init__(
+        self,
+        isa: str,
+        num_threads: int,
+        max_rows: int,
+        max_context: int,
+        kv_type: int,
+        num_blocks: Sequence[int],
+    ) -> None: ...
+    def add_matrix(self, type: int, rows: int, cols: int, data: Array) -> int: ...
+    def add_vector(self, data: npt.NDArray[np.float32]) -> int: ...
+    def add_rope(self, inverse_frequencies: npt.NDArray[np.float64], interleaved: bool) -> int: ...
+    def add_value(self, dim: int, offset: int, of_outputs: bool) -> int: ...
+    def add_embed(self, out: int, matrix: int) -> None: ...
+    def add_rms_norm(self, out: int, x: int, weight: int, eps: float) -> None: ...
+    def add_linear(
+        self,
+        outs: Sequence[int],
+        x: int,
+        matrices: Sequence[int],
+        biases: Sequence[int],
+        norm: int,
+        eps: float,
+        residual: int,
+        gated: bool,
+    ) -> None: ...
+    def add_rope_op(self, out: int, x: int, head_dim: int, rope: int) -> None: ...
+    def add_attention(
+        self,
+        out: int,
+        q: int,
+        k: int,
+        v: int,
+        num_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        scale: float,
+        window: int,
+        group: int,
+        rope: int,
+    ) -> None: ...
+    def add_add(self, out: int, left: int, right: int) -> None: ...
+    def add_swiglu(self, out: int, gate: int, up: int) -> None: ...
+    def add_output_rows(self, out: int, x: int) -> None: ...
+    def finish(self, logits: int) -> None: ...
+    def poison(self) -> None: ...
+    def step(
+        self,
+        arrays: StepArrays,
+        token_ids: npt.NDArray[np.int32],
+        logprobs: npt.NDArray[np.float32],
+        top_ids: npt.NDArray[np.int32],
+        top_logprobs: npt.NDArray[np.float32],
+        value: int,
+        value_out: npt.NDArray[np.float32] | None = None,
+    ) -> float: ...
+    @property
+    def weight_bytes(self) -> int: ...
+    @property
+    def kv_bytes(self) -> int: ...
+    @property
+    def scratch_bytes(self) -> int: ...

@@ -1,0 +1,204 @@
+"""The native executor: a Program made fast. Owns the checks of everything that crosses into C++.
+
+`submit` checks and lays out a batch, `collect` runs it: one call into C++ a step, sampling included, without the GIL.
+Not thread-safe: one thread at a time (the engine's loop sees to that).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from twostroke.errors import ConfigError
+from twostroke.native import _core
+from twostroke.native.batch import Batch, BatchChunk, FloatArray, StepResult
+from twostroke.native.lower import Lowering
+from twostroke.program.cost import CostModel, Storage
+from twostroke.program.passes import fuse
+from twostroke.program.program import Program
+from twostroke.weights.source import WeightSource
+
+KvName = Literal["f32", "f16", "bf16"]
+KV_TYPES: dict[str, int] = {"f32": 0, "f16": 1, "bf16": 2}
+KV_BITS: dict[str, float] = {"f32": 32.0, "f16": 16.0, "bf16": 16.0}
+BLOCK_TOKENS: int = _core.block_tokens
+
+
+def available_isas() -> tuple[str, ...]:
+    """Instruction sets this machine can run, slowest first."""
+    return tuple(_core.available_isas())
+
+
+def pick_isa(requested: str | None) -> str:
+    """The best instruction set, or the one asked for. Raises ConfigError where the machine lacks it."""
+    available = available_isas()
+    if requested is None:
+        return available[-1]
+    if requested not in available:
+        raise ConfigError(f"instruction set {requested!r} is not among this machine's: {', '.join(available)}")
+    return requested
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorConfig:
+    """num_blocks: KV blocks of 16 tokens, one number a cache group. max_context: tokens a request may reach."""
+
+    num_threads: int
+    num_blocks: tuple[int, ...]
+    max_context: int
+    max_step_tokens: int = 512
+    kv_type: KvName = "f16"
+    isa: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """A batch laid out for the core; valid until collected."""
+
+    batch: Batch
+    arrays: _core.StepArrays
+    num_top: int
+
+
+class NativeExecutor:
+    """Packs the weights of `program` (fused here unless `fused=False`) and runs batches."""
+
+    def __init__(
+        self, program: Program, source: WeightSource, config: ExecutorConfig, *, fused: bool = True
+    ) -> None:
+        self.program = fuse(program) if fused else program
+        self.config = config
+        self.isa = pick_isa(config.isa)
+        self.block_tokens = BLOCK_TOKENS
+        self.num_blocks = config.num_blocks
+        self.max_step_tokens = config.max_step_tokens
+        self.vocab_size = self.program.values[self.program.outputs["logits"]].dim
+        self._core = _core.Executor(
+            self.isa,
+            config.num_threads,
+            config.max_step_tokens,
+            config.max_context,
+            KV_TYPES[config.kv_type],
+            list(config.num_blocks),
+        )
+        lowering = Lowering(self._core, self.program, source)
+        lowering.run()
+        self._value_ids = lowering.values
+        bits = {name: 8.0 * source.info(name).num_bytes / w.num_elements for name, w in self.program.weights.items()}
+        self.storage = Storage(bits, KV_BITS[config.kv_type])
+        self.cost = CostModel(self.program, self.storage)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of packed weights in memory."""
+        return self._core.weight_bytes
+
+    @property
+    def kv_pool_bytes(self) -> int:
+        return self._core.kv_bytes
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of the activation arena and of scratch."""
+        return self._core.scratch_bytes
+
+    def poison(self) -> None:
+        """For tests: fill arena, scratch and KV pools with NaN."""
+        self._core.poison()
+
+    def submit(self, batch: Batch) -> Handle:
+        """Check and lay out a batch. Raises ValueError for numbers that a correct engine never sends."""
+        self._check(batch)
+        chunks = batch.chunks
+        arrays = _core.StepArrays(
+            np.concatenate([chunk.token_ids for chunk in chunks]) if len(chunks) > 1 else chunks[0].token_ids,
+            np.array([(c.start, len(c.token_ids), c.num_outputs) for c in chunks], dtype=np.int64),
+            [ids for chunk in chunks for ids in chunk.block_ids],
+            [chunk.targets for chunk in chunks],
+            [chunk.history if chunk.sampling.has_penalties else None for chunk in chunks],
+            np.array([_sampling_row(chunk) for chunk in chunks], dtype=np.float64),
+            np.array([_counter_row(chunk) for chunk in chunks], dtype=np.int64),
+            [_bias_ids(chunk) for chunk in chunks],
+            [_bias_values(chunk) for chunk in chunks],
+        )
+        return Handle(batch, arrays, max(0, *(chunk.sampling.num_logprobs for chunk in chunks), 0))
+
+    def collect(self, handle: Handle) -> StepResult:
+        """Run the step and return its outputs."""
+        return self._run(handle, -1, None)
+
+    def collect_value(self, handle: Handle, output: str = "logits") -> tuple[StepResult, FloatArray]:
+        """As `collect`, and the program's named output as (num_outputs, dim) float32."""
+        name = self.program.outputs[output]
+        value = np.empty((handle.batch.num_outputs, self.program.values[name].dim), np.float32)
+        return self._run(handle, self._value_ids[name], value), value
+
+    def _run(self, handle: Handle, value_id: int, value: FloatArray | None) -> StepResult:
+        num_outputs = handle.batch.num_outputs
+        token_ids = np.empty(num_outputs, np.int32)
+        logprobs = np.empty(num_outputs, np.float32)
+        top_ids = np.full((num_outputs, handle.num_top), -1, np.int32)
+        top_logprobs = np.full((num_outputs, handle.num_top), np.nan, np.float32)
+        seconds = self._core.step(handle.arrays, token_ids, logprobs, top_ids, top_logprobs, value_id, value)
+        return StepResult(token_ids, logprobs, top_ids, top_logprobs, seconds)
+
+    def _check(self, batch: Batch) -> None:
+        if not 0 < batch.num_tokens <= self.max_step_tokens:
+            raise ValueError(f"a step of {batch.num_tokens} tokens; at least 1, at most {self.max_step_tokens}")
+        for chunk in batch.chunks:
+            self._check_chunk(chunk)
+
+    def _check_chunk(self, chunk: BatchChunk) -> None:
+        length = len(chunk.token_ids)
+        end = chunk.start + length
+        if length == 0 or chunk.start < 0 or end > self.config.max_context:
+            raise ValueError(f"chunk of {length} tokens at {chunk.start} in a context of {self.config.max_context}")
+        if not 0 <= chunk.num_outputs <= length:
+            raise ValueError(f"{chunk.num_outputs} outputs of a chunk of {length} tokens")
+        _check_range("token id", chunk.token_ids, self.vocab_size)
+        if len(chunk.block_ids) != len(self.num_blocks):
+            raise ValueError(f"{len(chunk.block_ids)} block tables for {len(self.num_blocks)} cache groups")
+        for ids, count in zip(chunk.block_ids, self.num_blocks, strict=True):
+            if len(ids) * self.block_tokens < end:
+                raise ValueError(f"{len(ids)} blocks cannot hold {end} tokens")
+            _check_range("block id", ids, count)
+        if chunk.targets is not None:
+            if len(chunk.targets) != chunk.num_outputs:
+                raise ValueError(f"{len(chunk.targets)} targets for {chunk.num_outputs} outputs")
+            if len(chunk.targets) and int(chunk.targets.max()) >= self.vocab_size:
+                raise ValueError(f"target {int(chunk.targets.max())} outside a vocabulary of {self.vocab_size}")
+        for token_id, _ in chunk.sampling.logit_bias:
+            if not 0 <= token_id < self.vocab_size:
+                raise ValueError(f"logit bias of token {token_id} outside a vocabulary of {self.vocab_size}")
+
+
+def _check_range(what: str, ids: np.ndarray[tuple[int], np.dtype[np.int32]], count: int) -> None:
+    if ids.dtype != np.int32 or not ids.flags.c_contiguous:
+        raise ValueError(f"{what}s are not a contiguous int32 array")
+    low, high = int(ids.min()), int(ids.max())
+    if low < 0 or high >= count:
+        raise ValueError(f"{what} {low if low < 0 else high} outside 0..{count - 1}")
+
+
+def _sampling_row(chunk: BatchChunk) -> tuple[float, ...]:
+    s = chunk.sampling
+    return (s.temperature, s.top_p, s.min_p, s.repetition_penalty, s.presence_penalty, s.frequency_penalty)
+
+
+def _counter_row(chunk: BatchChunk) -> tuple[int, ...]:
+    s = chunk.sampling
+    seed = s.seed & (2**64 - 1)
+    signed = seed - 2**64 if seed >= 2**63 else seed
+    num_logprobs = s.num_logprobs
+    return (s.top_k, s.choice, num_logprobs, chunk.output_index, chunk.num_prompt_tokens, signed)
+
+
+def _bias_ids(chunk: BatchChunk) -> np.ndarray[tuple[int], np.dtype[np.int32]] | None:
+    bias: Sequence[tuple[int, float]] = chunk.sampling.logit_bias
+    return np.array([token_id for token_id, _ in bias], np.int32) if bias else None
+
+
+def _bias_values(chunk: BatchChunk) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
+    bias: Sequence[tuple[int, float]] = chunk.sampling.logit_bias
+    return np.array([value for _, value in bias], np.float64) if bias else None
