@@ -64,8 +64,10 @@ static_assert(sizeof(PackedQ4_K) == kLanes * sizeof(BlockQ4_K));
 struct PackedQ6_K {  // 256 columns, q in 0..63
     uint16_t d[kLanes];
     int8_t scales[16][kLanes];
-    uint8_t low[8][4][64];  // 32 columns, vector: nibbles as in PackedQ4_1
-    uint8_t high[8][2][64];  // 16 columns a vector: bits 2g of byte 4 * lane + j are column 4g + j
+    struct {  // 32 columns
+        uint8_t low[4][64];  // nibbles as in PackedQ4_1
+        uint8_t high[2][64];  // 16 columns a vector: bits 2g of byte 4 * lane + j are column 4g + j
+    } parts[8];
 };
 static_assert(sizeof(PackedQ6_K) == kLanes * sizeof(BlockQ6_K));
 

@@ -58,8 +58,8 @@ void pack(const BlockQ6_K& b, int lane, PackedQ6_K& out) {
     for (int i = 0; i < 16; ++i) out.scales[i][lane] = b.scales[i];
     for (int column = 0; column < 256; ++column) {
         const int value = q6_value(b, column), sub = column / 32, in_sub = column % 32;
-        put_nibble(out.low[sub], in_sub, lane, value & 15);
-        uint8_t& high = out.high[sub][in_sub / 16][4 * lane + column % 4];
+        put_nibble(out.parts[sub].low, in_sub, lane, value & 15);
+        uint8_t& high = out.parts[sub].high[in_sub / 16][4 * lane + column % 4];
         high = static_cast<uint8_t>(high | ((value >> 4) << (2 * (in_sub % 16 / 4))));
     }
 }
@@ -111,8 +111,8 @@ void unpack(const PackedQ6_K& b, int lane, float* out) {
     const float d = f16_to_f32(b.d[lane]);
     for (int column = 0; column < 256; ++column) {
         const int sub = column / 32, in_sub = column % 32;
-        const int high = b.high[sub][in_sub / 16][4 * lane + column % 4] >> (2 * (in_sub % 16 / 4));
-        const int value = (get_nibble(b.low[sub], in_sub, lane) | ((high & 3) << 4)) - 32;
+        const int high = b.parts[sub].high[in_sub / 16][4 * lane + column % 4] >> (2 * (in_sub % 16 / 4));
+        const int value = (get_nibble(b.parts[sub].low, in_sub, lane) | ((high & 3) << 4)) - 32;
         out[column] = d * static_cast<float>(b.scales[column / 16][lane]) * static_cast<float>(value);
     }
 }

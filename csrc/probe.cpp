@@ -18,7 +18,8 @@ namespace {
 
 constexpr int64_t kUnit = 512;  // bytes the read kernel takes at a time
 constexpr int64_t kSmallestTimed = int64_t{16} << 20;  // small sets are read several times, so that barriers cost nothing
-constexpr int64_t kLargestTimed = int64_t{64} << 20;  // a millisecond or two: most such stretches run undisturbed
+constexpr int64_t kFilledAtOnce = int64_t{2} << 20;
+constexpr int64_t kLargestTimed = int64_t{32} << 20;  // half a millisecond on a laptop: most run undisturbed
 
 double now() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -37,41 +38,54 @@ class ReadProbe {
   public:
     ReadProbe(const Kernels& kernels, ThreadPool& pool, int64_t bytes, std::vector<size_t> distances)
         : kernels_(kernels), pool_(pool), distances_(std::move(distances)) {
-        units_ = std::max<int64_t>(bytes / kUnit, pool.size());
-        buffer_ = PageBuffer(static_cast<size_t>(units_ * kUnit));
-        stretches_ = static_cast<int>((units_ * kUnit + kLargestTimed - 1) / kLargestTimed);
-        repeats_ = static_cast<int>(std::max<int64_t>(1, kSmallestTimed / (units_ * kUnit)));
-        best_.assign(distances_.size(), std::vector<double>(static_cast<size_t>(stretches_), kNever));
+        units_ = std::max<int64_t>(1, bytes / kUnit / pool.size());
+        buffer_ = PageBuffer(static_cast<size_t>(units_ * kUnit * pool.size()));
+        filled_.resize(static_cast<size_t>(pool.size()));
     }
 
-    // Bytes per second of the best kernel. At least two passes of each, then more until `deadline`.
-    double run(double deadline) {
-        pool_.run([&](int thread) { work(thread, deadline); });
+    // Bytes per second of the best kernel. At least two passes of each, then more until `seconds` are over.
+    double run(double seconds) {
+        const double start = now();
+        pool_.run([&](int thread) { fill(thread, start + seconds / 2); });
+        const int64_t units = *std::min_element(filled_.begin(), filled_.end());
+        const int64_t total = units * kUnit * pool_.size();
+        const int stretches = static_cast<int>((total + kLargestTimed - 1) / kLargestTimed);
+        repeats_ = static_cast<int>(std::max<int64_t>(1, kSmallestTimed / total));
+        best_.assign(distances_.size(), std::vector<double>(static_cast<size_t>(stretches), kNever));
+        pool_.run([&](int thread) { read(thread, units, start + seconds); });
         double fastest = kNever;
         for (const auto& times : best_) fastest = std::min(fastest, std::accumulate(times.begin(), times.end(), 0.0));
-        return static_cast<double>(units_ * kUnit) * repeats_ / fastest;
+        return static_cast<double>(total) * repeats_ / fastest;
     }
 
   private:
     static constexpr double kNever = std::numeric_limits<double>::infinity();
 
-    void work(int thread, double deadline) {
-        const Part mine = part_of(units_, thread, pool_.size());
-        const int64_t count = mine.end - mine.begin;
-        uint8_t* data = buffer_.as(static_cast<size_t>(mine.begin * kUnit));
-        std::memset(data, 1, static_cast<size_t>(count * kUnit));  // the reader touches first; a zero page is no memory
+    uint8_t* part(int thread) const { return buffer_.as(static_cast<size_t>(thread * units_ * kUnit)); }
+
+    // The reader touches its part first, and writes: pages only read are all one page of zeros. Memory that a host has
+    // yet to find can take seconds; the set is then as much of it as there is time to fill.
+    void fill(int thread, double deadline) {
+        int64_t& filled = filled_[static_cast<size_t>(thread)];
+        while (filled < units_ && (filled * kUnit * pool_.size() < kLargestTimed || now() < deadline)) {
+            const int64_t count = std::min(units_ - filled, kFilledAtOnce / kUnit);
+            std::memset(part(thread) + filled * kUnit, 1, static_cast<size_t>(count * kUnit));
+            filled += count;
+        }
+    }
+
+    void read(int thread, int64_t units, double deadline) {
         float sum = 0.0f;
         for (int round = 0; round < 2 || !late_; ++round) {
             for (size_t kernel = 0; kernel < distances_.size(); ++kernel) {
-                for (int stretch = 0; stretch < stretches_; ++stretch) {
-                    const Part part = part_of(count, stretch, stretches_);
+                const int count = static_cast<int>(best_[kernel].size());
+                for (int stretch = 0; stretch < count; ++stretch) {
+                    const Part p = part_of(units, stretch, count);
+                    const uint8_t* data = part(thread) + p.begin * kUnit;
+                    const auto bytes = static_cast<size_t>((p.end - p.begin) * kUnit);
                     pool_.barrier();
                     const double start = now();
-                    for (int i = 0; i < repeats_; ++i) {
-                        sum += kernels_.probe_read(data + part.begin * kUnit,
-                                                   static_cast<size_t>((part.end - part.begin) * kUnit),
-                                                   distances_[kernel]);
-                    }
+                    for (int i = 0; i < repeats_; ++i) sum += kernels_.probe_read(data, bytes, distances_[kernel]);
                     pool_.barrier();
                     if (thread > 0) continue;
                     double& best = best_[kernel][static_cast<size_t>(stretch)];
@@ -89,8 +103,9 @@ class ReadProbe {
     ThreadPool& pool_;
     const std::vector<size_t> distances_;
     PageBuffer buffer_;
-    int64_t units_ = 0;
-    int stretches_ = 0, repeats_ = 0;
+    int64_t units_ = 0;  // of one thread
+    std::vector<int64_t> filled_;  // (threads), units
+    int repeats_ = 0;
     std::vector<std::vector<double>> best_;  // (kernels, stretches), seconds
     bool late_ = false;  // written by thread 0 before a barrier, read after it
 };
@@ -109,11 +124,10 @@ int64_t rounds_taking(double (*kernel)(int64_t, float*), double seconds) {
 
 double probe_read(const std::string& isa, int num_threads, size_t bytes, size_t prefetch_bytes, double seconds) {
     check(num_threads, seconds);
-    const double deadline = now() + seconds;
     std::vector<size_t> distances{0};
     if (prefetch_bytes) distances.push_back(prefetch_bytes);
     ThreadPool pool(num_threads);
-    return ReadProbe(kernels_for(isa), pool, static_cast<int64_t>(bytes), std::move(distances)).run(deadline);
+    return ReadProbe(kernels_for(isa), pool, static_cast<int64_t>(bytes), std::move(distances)).run(seconds);
 }
 
 double probe_flops(const std::string& isa, int num_threads, const std::string& kind, double seconds) {

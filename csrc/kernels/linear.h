@@ -101,9 +101,9 @@ struct PanelQ6_K {
         for (int sub = 0; sub < 8; ++sub) {
             const int64_t column_block = index * 8 + sub;
             Bytes64 w[8];
-            unpack_nibbles(b->low[sub], w);
+            unpack_nibbles(b->parts[sub].low, w);
             for (int h = 0; h < 2; ++h) {
-                const Bytes64 high = b_load(b->high[sub][h]);
+                const Bytes64 high = b_load(b->parts[sub].high[h]);
                 w[4 * h] = b_or(w[4 * h], b_pair_to_4<0>(high));
                 w[4 * h + 1] = b_or(w[4 * h + 1], b_pair_to_4<1>(high));
                 w[4 * h + 2] = b_or(w[4 * h + 2], b_pair_to_4<2>(high));
@@ -130,7 +130,8 @@ static void multiply_packed(const PackedMatrix& m, const uint8_t* data, const Li
     const Tile x{&a.quant, row};
     const int64_t blocks = m.cols / Panel::kColumns;
     const size_t bytes = m.group_bytes / static_cast<size_t>(blocks);
-    for (int64_t i = 0; i < blocks; ++i) Panel::template block<T>(data + static_cast<size_t>(i) * bytes, x, i, sums);
+    // A block is read front to back, so that the hardware prefetcher follows; prefetching by hand made it slower.
+    for (int64_t i = 0; i < blocks; ++i, data += bytes) Panel::template block<T>(data, x, i, sums);
     for (int t = 0; t < T; ++t) f_store(acc + 16 * t, sums[t]);
 }
 
