@@ -63,6 +63,14 @@ def test_a_value_nobody_reads_is_not_under_its_sibling() -> None:
     assert_apart(Program((embed, unread, rows), program.outputs))
 
 
+def test_an_output_lives_to_the_end() -> None:
+    b = Builder()
+    x = b.embed("table", 50, 24)
+    b.output("early", b.linear(x, "early", 24))
+    b.output("late", b.linear(b.swiglu(x, x), "late", 24))
+    assert_apart(b.build())
+
+
 def test_space_is_reused() -> None:
     """Depth costs nothing: a value of layer 1 lies where one of layer 0 lay."""
     shallow, deep = (plan_arena(fuse(build_program(replace(TINY, num_layers=layers)))) for layers in (1, 12))

@@ -138,3 +138,13 @@ def test_linears_of_different_inputs_stay_apart() -> None:
     b.output("logits", b.output_rows(b.add(y, z)))
     fused = assert_fusing_keeps_results(b.build())
     assert sum(isinstance(op, Linear) for op in fused.ops) == 2
+
+
+def test_a_linear_that_took_a_norm_stays_apart_from_one_of_the_bare_value() -> None:
+    b = Builder()
+    x = b.embed("table", 50, 24)
+    normed = b.linear(b.rms_norm(x, "norm", 1e-5), "normed", 24)
+    bare = b.linear(x, "bare", 24)
+    b.output("logits", b.output_rows(b.swiglu(normed, bare)))
+    fused = assert_fusing_keeps_results(b.build())
+    assert [op.kind for op in fused.ops] == ["embed", "linear", "linear", "swiglu", "output_rows"]

@@ -137,15 +137,31 @@ def test_outputs_without_tokens_are_refused(ids: list[int], num_outputs: int) ->
 
 
 @pytest.mark.parametrize("token", [-1, TINY.vocab_size])
-def test_a_step_that_fails_leaves_the_request_as_it_was(token: int) -> None:
+def test_a_token_outside_the_vocabulary_is_refused(token: int) -> None:
     program = build_program(TINY)
     executor = ReferenceExecutor(program, random_weights(program), np.float64)
-    state = executor.new_state()
-    executor.forward(state, [1, 2])
     with pytest.raises(IndexError):
-        executor.forward(state, [3, token])
-    assert state.num_tokens == 2
-    assert all(len(keys) == len(values) == 2 for keys, values in state.caches.values())
+        executor.forward(executor.new_state(), [3, token])
+
+
+def test_a_step_that_fails_leaves_the_request_as_it_was() -> None:
+    """The last weight cannot be had once, when all caches have been written."""
+    program = build_program(TINY)
+    weights = random_weights(program)
+    failing = ["output.weight"]
+
+    def sometimes(name: str) -> np.ndarray:
+        if name in failing:
+            failing.remove(name)
+            raise MemoryError(name)
+        return weights(name)
+
+    executor = ReferenceExecutor(program, sometimes, np.float64)
+    state = executor.new_state()
+    with pytest.raises(MemoryError):
+        executor.forward(state, [1, 2])
+    assert (state.num_tokens, state.caches) == (0, {})
+    np.testing.assert_array_equal(executor.forward(state, [1, 2])["logits"], run(program, np.array([1, 2]), [2]))
 
 
 def test_a_weight_of_another_shape_is_refused() -> None:

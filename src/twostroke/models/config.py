@@ -4,7 +4,6 @@ Every key is checked here, once, before use: present, of its type, in its range.
 arithmetic in a way no family here has are refused by name.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -209,7 +208,7 @@ class _Reader:
         value = self._value(key, default)
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise self.error(key, "is not a number")
-        if not (math.isfinite(value) and 0 < value <= limit):
+        if not 0 < value <= limit:  # so is a NaN
             raise self.error(key, f"is {value:g}, not above 0 and at most {limit:g}")
         return float(value)
 
