@@ -1,0 +1,76 @@
+"""A model's program op by op: shapes, and what each op computes and moves in a decode step and in a prefill.
+
+Owns the per-op sums and their table; the formulas are the cost rules of `program.cost`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+
+from twostroke.cli.figures import bytes_text, count_text, printable, table
+from twostroke.program.cost import ChunkShape, CostModel, Resource, StepCost, Storage, measure, op_terms
+from twostroke.program.ops import Op
+from twostroke.program.program import Program
+from twostroke.program.values import Value
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramReport:
+    """What a program costs for one request: `prefill` of `tokens` tokens at once, then one `decode` token after them.
+
+    `costs` has (decode, prefill) for each op of the program, in order.
+    """
+
+    program: Program
+    storage: Storage
+    tokens: int
+    costs: tuple[tuple[StepCost, StepCost], ...]
+    decode: StepCost
+    prefill: StepCost
+
+    def fields(self) -> dict[str, object]:
+        """For JSON: FLOPs and bytes."""
+        ops = [
+            {
+                "op": op.kind,
+                "inputs": list(op.inputs),
+                "outputs": [_value_fields(self.program.values[name]) for name in op.outputs],
+                "weights": [{"name": weight.name, "shape": list(weight.shape)} for weight in op.weights],
+                "decode": asdict(decode),
+                "prefill": asdict(prefill),
+            }
+            for op, (decode, prefill) in zip(self.program.ops, self.costs, strict=True)
+        ]
+        return {"tokens": self.tokens, "decode": asdict(self.decode), "prefill": asdict(self.prefill), "ops": ops}
+
+    def lines(self) -> Iterator[str]:
+        """A table, an op a line, with the totals last."""
+        rows = [["decode FLOPs", "bytes", "prefill FLOPs", "bytes", "op"]]
+        texts = [*self.program.lines(), "total"]
+        for text, costs in zip(texts, [*self.costs, (self.decode, self.prefill)], strict=True):
+            figures = [figure for cost in costs for figure in (count_text(cost.flops), bytes_text(cost.bytes))]
+            rows.append([*figures, printable(text)])
+        for line, row in zip(table([row[:-1] for row in rows], left=0), rows, strict=True):
+            yield f"{line}  {row[-1]}"
+
+
+def report_program(program: Program, storage: Storage, tokens: int) -> ProgramReport:
+    """Costs of every op and of the whole for one request that gives one output row a step."""
+    decode, prefill = ChunkShape(tokens, 1, 1), ChunkShape(0, tokens, 1)
+    cost = CostModel(program, storage)
+    costs = tuple(
+        (_op_cost(op, program.values, storage, decode), _op_cost(op, program.values, storage, prefill))
+        for op in program.ops
+    )
+    return ProgramReport(program, storage, tokens, costs, cost.step([decode]), cost.step([prefill]))
+
+
+def _op_cost(op: Op, values: Mapping[str, Value], storage: Storage, chunk: ChunkShape) -> StepCost:
+    totals = dict.fromkeys(Resource, 0.0)
+    for term in op_terms(op, values):
+        per_element = 1.0 if term.resource is Resource.FLOPS else storage.bits(term.storage) / 8
+        totals[term.resource] += term.count * per_element * measure(term.unit, term.window, (chunk,))
+    return StepCost(*(totals[resource] for resource in Resource))
+
+
+def _value_fields(value: Value) -> dict[str, object]:
+    return {"name": value.name, "rows": str(value.rows), "dim": value.dim}
