@@ -1,0 +1,112 @@
+"""Probing this machine's roofs. Owns what is measured, for how long, and that it is kept; the core does the measuring.
+
+A roof is the best that was seen: of several kernels now, and of earlier probes of at most 30 days. Reading is probed in
+the order in which decode reads, a whole working set again and again, so that caches help the roof as much as the model.
+A probe fills up to 1 GiB of memory of its own and keeps every thread busy: run it when nothing waits for an answer, and
+read the peak of resident memory before.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from twostroke import __version__
+from twostroke.native.probe import probe_flops, probe_isas, probe_read
+from twostroke.roofline.hardware import ARITHMETIC, HardwareSpec
+from twostroke.roofline.machine import cpu_model
+from twostroke.roofline.memory import available_memory, total_memory
+from twostroke.roofline.roofs import Measured, RoofFile, Roofs
+
+MIB = 2**20
+CURVE = tuple(size * MIB for size in (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024))
+LARGEST_SET = 1024 * MIB  # a larger one is no slower to read, and takes long to fill
+PREFETCH_BYTES = 4096
+FLOPS_SHARE = 0.15  # of the time
+
+
+def probe(
+    num_threads: int,
+    isa: str | None = None,
+    *,
+    working_sets: Sequence[int] = CURVE,
+    budget_s: float = 10.0,
+    file: RoofFile | None = None,
+) -> HardwareSpec:
+    """Measure read bandwidth at these working sets (bytes) and FLOP/s anew; returns all that is known of the machine.
+
+    Takes about `budget_s`. `isa` is the instruction set, the best one by default. What was measured raises the roofs
+    kept in `file` (default: the user's cache). Sets larger than half the free memory are read at that size.
+
+    Raises ConfigError for an instruction set that this machine lacks.
+    """
+    file = file or RoofFile()
+    isas = probe_isas(isa)
+    measured = _measure(num_threads, isas, working_sets, ARITHMETIC, budget_s, file.now())
+    return _spec(file.raise_to(machine_key(num_threads, isas[-1]), measured), num_threads, isas[-1])
+
+
+def probe_roofs(
+    working_set_bytes: int,
+    num_threads: int,
+    isa: str | None = None,
+    *,
+    budget_s: float = 3.0,
+    refresh: bool = False,
+    file: RoofFile | None = None,
+) -> HardwareSpec:
+    """The roofs at one working set: kept ones where they are known, else measured within `budget_s` and kept.
+
+    `working_set_bytes` is what one decode step reads, weights and KV. `refresh` measures again and keeps the higher:
+    for a run that came out above its roof, which then was too low.
+
+    Raises ConfigError for an instruction set that this machine lacks.
+    """
+    file = file or RoofFile()
+    isas = probe_isas(isa)
+    key = machine_key(num_threads, isas[-1])
+    known = file.load(key)
+    size = max(1, min(working_set_bytes, LARGEST_SET))
+    kinds = [kind for kind in ARITHMETIC if refresh or kind not in known.flops]
+    sizes = [size] if refresh or not known.has_read(size) else []
+    if sizes or kinds:
+        known = file.raise_to(key, _measure(num_threads, isas, sizes, kinds, budget_s, file.now()))
+    return _spec(known, num_threads, isas[-1])
+
+
+def machine_key(num_threads: int, isa: str) -> str:
+    """What roofs belong to: they are another machine's when any of it changes."""
+    return f"{cpu_model()} | {isa} | {num_threads} | {__version__}"
+
+
+def _measure(
+    num_threads: int,
+    isas: Sequence[str],
+    sizes: Sequence[int],
+    kinds: Sequence[str],
+    budget_s: float,
+    at: datetime,
+) -> Roofs:
+    """FLOP/s is the best of the two best instruction sets (wide vectors may lower the clock); reading uses the best."""
+    rivals = isas[-2:]
+    flops_s = budget_s * FLOPS_SHARE / (len(ARITHMETIC) * len(rivals))
+    flops = {kind: Measured(max(probe_flops(isa, num_threads, kind, flops_s) for isa in rivals), at) for kind in kinds}
+    room = available_memory() // 2
+    sizes = sorted({max(1, min(size, room)) for size in sizes})
+    weights = [0.25 + size / LARGEST_SET for size in sizes]  # a large set takes time to fill
+    reads: dict[int, Measured] = {}
+    for size, weight in zip(sizes, weights, strict=True):
+        seconds = budget_s * (1 - FLOPS_SHARE) * weight / sum(weights)
+        reads[size] = Measured(probe_read(isas[-1], num_threads, size, PREFETCH_BYTES, seconds), at)
+    return Roofs(reads, flops)
+
+
+def _spec(roofs: Roofs, num_threads: int, isa: str) -> HardwareSpec:
+    oldest = roofs.oldest()
+    return HardwareSpec(
+        name=cpu_model(),
+        read_bandwidth=roofs.envelope(),
+        flops={kind: measured.rate for kind, measured in roofs.flops.items()},
+        memory_bytes=total_memory(),
+        isa=isa,
+        num_threads=num_threads,
+        probed_at=oldest.isoformat(timespec="seconds") if oldest else None,
+    )
