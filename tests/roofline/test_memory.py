@@ -109,8 +109,8 @@ def test_peak_rss_is_read_in_bytes(tmp_path: Path) -> None:
 
 def test_peak_rss_grows_with_what_is_touched() -> None:
     code = (
-        "from twostroke.roofline.memory import peak_rss_bytes as peak; before = peak(); touched = bytearray(b'x') * 2**26;"
-        " print(peak() - before)"
+        "from twostroke.roofline.memory import peak_rss_bytes as peak\n"
+        "before = peak()\ntouched = bytearray(b'x') * 2**26\nprint(peak() - before)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 2**25 < int(done.stdout) < 2**28

@@ -6,6 +6,8 @@ A probe occupies all its threads for as long as it runs; the GIL is free meanwhi
 from twostroke.errors import ConfigError, NotEnoughMemoryError
 from twostroke.native import _core
 
+PROBE_VERSION = 1  # raised when csrc/probe.cpp or its kernels measure differently: what was measured before is void
+
 
 def probe_isas(isa: str | None = None) -> tuple[str, ...]:
     """The instruction sets to probe: every usable one, slowest first, or the one named.

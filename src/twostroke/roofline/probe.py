@@ -9,8 +9,7 @@ read the peak of resident memory before.
 from collections.abc import Sequence
 from datetime import datetime
 
-from twostroke import __version__
-from twostroke.native.probe import probe_flops, probe_isas, probe_read
+from twostroke.native.probe import PROBE_VERSION, probe_flops, probe_isas, probe_read
 from twostroke.roofline.hardware import ARITHMETIC, HardwareSpec
 from twostroke.roofline.machine import cpu_model
 from twostroke.roofline.memory import available_memory, total_memory
@@ -74,7 +73,7 @@ def probe_roofs(
 
 def machine_key(num_threads: int, isa: str) -> str:
     """What roofs belong to: they are another machine's when any of it changes."""
-    return f"{cpu_model()} | {isa} | {num_threads} | {__version__}"
+    return f"{cpu_model()} | {isa} | {num_threads} threads | probe {PROBE_VERSION}"
 
 
 def _measure(
