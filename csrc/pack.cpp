@@ -8,10 +8,20 @@ namespace twostroke {
 
 namespace {
 
-// Writes quad q (4 columns) of one lane into nibble vectors: vector q / 2, low or high nibbles by q % 2.
-void put_nibble(uint8_t (*vectors)[64], int column, int lane, int value) {
-    const int quad = column / 4, byte = 4 * lane + column % 4;
-    vectors[quad / 2][byte] = static_cast<uint8_t>(vectors[quad / 2][byte] | (value << (4 * (quad % 2))));
+uint32_t load32(const uint8_t* p) {
+    uint32_t word;
+    std::memcpy(&word, p, 4);
+    return word;
+}
+
+// One lane of four nibble vectors: 32 columns, of which column i is a nibble of bytes[i], the high ones or the low.
+void put_nibbles(uint8_t (*vectors)[64], int lane, const uint8_t* bytes, bool high) {
+    for (int v = 0; v < 4; ++v) {
+        const uint32_t even = load32(bytes + 8 * v), odd = load32(bytes + 8 * v + 4);
+        const uint32_t word = high ? ((even >> 4) & 0x0f0f0f0fu) | (odd & 0xf0f0f0f0u)
+                                   : (even & 0x0f0f0f0fu) | ((odd & 0x0f0f0f0fu) << 4);
+        std::memcpy(vectors[v] + 4 * lane, &word, 4);
+    }
 }
 
 int get_nibble(const uint8_t (*vectors)[64], int column, int lane) {
@@ -22,59 +32,55 @@ int get_nibble(const uint8_t (*vectors)[64], int column, int lane) {
 void pack(const BlockQ4_1& b, int lane, PackedQ4_1& out) {
     out.d[lane] = b.d;
     out.m[lane] = b.m;
+    uint8_t columns[32];
     for (int i = 0; i < 16; ++i) {
-        put_nibble(out.quads, i, lane, b.qs[i] & 15);
-        put_nibble(out.quads, i + 16, lane, b.qs[i] >> 4);
+        columns[i] = b.qs[i] & 15;
+        columns[i + 16] = b.qs[i] >> 4;
     }
+    put_nibbles(out.quads, lane, columns, false);
 }
 
 void pack(const BlockQ8_0& b, int lane, PackedQ8_0& out) {
     out.d[lane] = b.d;
-    for (int i = 0; i < 32; ++i) out.quads[i / 4][4 * lane + i % 4] = static_cast<uint8_t>(b.qs[i] ^ 0x80);
+    for (int quad = 0; quad < 8; ++quad) {
+        const uint32_t word = load32(reinterpret_cast<const uint8_t*>(b.qs) + 4 * quad) ^ 0x80808080u;
+        std::memcpy(out.quads[quad] + 4 * lane, &word, 4);
+    }
 }
 
 void pack(const BlockQ4_K& b, int lane, PackedQ4_K& out) {
     out.d[lane] = b.d;
     out.dmin[lane] = b.dmin;
     for (int word = 0; word < 3; ++word) std::memcpy(&out.scales[word][lane], b.scales + 4 * word, 4);
-    for (int i = 0; i < 128; ++i) {
-        const int pair = i / 32, column = i % 32;
-        put_nibble(out.quads[2 * pair], column, lane, b.qs[i] & 15);
-        put_nibble(out.quads[2 * pair + 1], column, lane, b.qs[i] >> 4);
-    }
+    for (int sub = 0; sub < 8; ++sub) put_nibbles(out.quads[sub], lane, b.qs + 32 * (sub / 2), sub % 2 != 0);
 }
 
-// The file's order within 128 columns: ql[l] low and high nibbles are columns l and l + 64, ql[l + 32] those at l + 32
-// and l + 96; qh[l] has the high bits of the four.
-int q6_value(const BlockQ6_K& b, int column) {
-    const int half = column / 128, in_half = column % 128, l = in_half % 32, quarter = in_half / 32;
-    const int low_byte = b.ql[64 * half + l + 32 * (quarter % 2)];
-    const int low = quarter < 2 ? low_byte & 15 : low_byte >> 4;
-    return low | (((b.qh[32 * half + l] >> (2 * quarter)) & 3) << 4);
-}
-
+// The file's order: within 128 columns, quarter q of 32 columns has its low bits in ql[32 * (q % 2)...], low nibbles
+// for the first two quarters and high ones for the others, and its high bits at bits 2q of qh.
 void pack(const BlockQ6_K& b, int lane, PackedQ6_K& out) {
     out.d[lane] = b.d;
     for (int i = 0; i < 16; ++i) out.scales[i][lane] = b.scales[i];
-    for (int column = 0; column < 256; ++column) {
-        const int value = q6_value(b, column), sub = column / 32, in_sub = column % 32;
-        put_nibble(out.parts[sub].low, in_sub, lane, value & 15);
-        uint8_t& high = out.parts[sub].high[in_sub / 16][4 * lane + column % 4];
-        high = static_cast<uint8_t>(high | ((value >> 4) << (2 * (in_sub % 16 / 4))));
+    for (int sub = 0; sub < 8; ++sub) {
+        const int half = sub / 4, quarter = sub % 4;
+        put_nibbles(out.parts[sub].low, lane, b.ql + 64 * half + 32 * (quarter % 2), quarter >= 2);
+        for (int h = 0; h < 2; ++h) {
+            uint32_t word = 0;
+            for (int g = 0; g < 4; ++g)
+                word |= ((load32(b.qh + 32 * half + 16 * h + 4 * g) >> (2 * quarter)) & 0x03030303u) << (2 * g);
+            std::memcpy(out.parts[sub].high[h] + 4 * lane, &word, 4);
+        }
     }
 }
 
 template <class Block, class Packed>
 void pack_blocks(const uint8_t* source, int64_t blocks, int lanes, uint8_t* out) {
-    std::memset(out, 0, static_cast<size_t>(blocks) * sizeof(Packed));
-    for (int lane = 0; lane < lanes; ++lane) {
-        const uint8_t* row = source + static_cast<size_t>(lane * blocks) * sizeof(Block);
-        for (int64_t i = 0; i < blocks; ++i) {
+    if (lanes < kLanes) std::memset(out, 0, static_cast<size_t>(blocks) * sizeof(Packed));
+    for (int64_t i = 0; i < blocks; ++i)
+        for (int lane = 0; lane < lanes; ++lane) {
             Block block;
-            std::memcpy(&block, row + static_cast<size_t>(i) * sizeof(Block), sizeof(Block));
+            std::memcpy(&block, source + static_cast<size_t>(lane * blocks + i) * sizeof(Block), sizeof(Block));
             pack(block, lane, reinterpret_cast<Packed*>(out)[i]);
         }
-    }
 }
 
 void pack_f32(const uint8_t* source, int64_t cols, int lanes, uint8_t* out) {
