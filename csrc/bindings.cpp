@@ -1,4 +1,4 @@
-// Python bindings: types, array views and the GIL; no maths. Numbers are checked by the callers in native/.
+// Python bindings: types, array views, checks of every number that comes in, and the GIL; no maths.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <optional>
+#include <stdexcept>
 
 #include "dispatch.h"
 #include "executor.h"
@@ -34,6 +35,58 @@ struct StepArrays {
     std::vector<std::optional<In<int32_t>>> bias_ids;
     std::vector<std::optional<In<double>>> bias_values;
 };
+
+void require(bool condition, const std::string& what) {
+    if (!condition) throw std::invalid_argument(what);
+}
+
+void require_range(const char* what, const int32_t* values, size_t count, int64_t low, int64_t end) {
+    for (size_t i = 0; i < count; ++i)
+        require(values[i] >= low && values[i] < end, std::string(what) + " " + std::to_string(values[i]) +
+                                                         " outside " + std::to_string(low) + ".." + std::to_string(end - 1));
+}
+
+// Every number that the core uses as a size or an index. A correct engine never sends a wrong one.
+void check(const StepArrays& a, const ExecutorConfig& config, int64_t vocab_size) {
+    const size_t num_chunks = a.chunks.shape(0), num_groups = config.num_blocks.size();
+    const auto num_rows = static_cast<int64_t>(a.token_ids.size());
+    require(num_rows > 0 && num_rows <= config.max_rows,
+            "a step of " + std::to_string(num_rows) + " tokens; at least 1, at most " + std::to_string(config.max_rows));
+    require_range("token id", a.token_ids.data(), a.token_ids.size(), 0, vocab_size);
+    require(a.tables.size() == num_chunks * num_groups, "a step needs one block table a chunk and cache group");
+    require(a.chunks.size() == 3 * num_chunks && a.sampling.size() == 6 * num_chunks && a.counters.size() == 6 * num_chunks &&
+                a.targets.size() == num_chunks && a.histories.size() == num_chunks && a.bias_ids.size() == num_chunks &&
+                a.bias_values.size() == num_chunks,
+            "a step's arrays are of different lengths");
+    int64_t rows = 0;
+    for (size_t c = 0; c < num_chunks; ++c) {
+        const int64_t start = a.chunks.data()[3 * c], length = a.chunks.data()[3 * c + 1];
+        const int64_t num_outputs = a.chunks.data()[3 * c + 2];
+        require(start >= 0 && length > 0 && length <= num_rows && start <= config.max_context - length,
+                "chunk of " + std::to_string(length) + " tokens at " + std::to_string(start) + " in a context of " +
+                    std::to_string(config.max_context));
+        require(num_outputs >= 0 && num_outputs <= length,
+                std::to_string(num_outputs) + " outputs of a chunk of " + std::to_string(length) + " tokens");
+        for (size_t g = 0; g < num_groups; ++g) {
+            const auto& table = a.tables[c * num_groups + g];
+            const int64_t used = (start + length + kBlockTokens - 1) / kBlockTokens;
+            require(static_cast<int64_t>(table.size()) >= used, std::to_string(table.size()) +
+                                                                    " blocks cannot hold " + std::to_string(start + length) + " tokens");
+            require_range("block id", table.data(), static_cast<size_t>(used), 0, config.num_blocks[g]);
+        }
+        if (a.targets[c]) {
+            require(static_cast<int64_t>(a.targets[c]->size()) == num_outputs,
+                    std::to_string(a.targets[c]->size()) + " targets for " + std::to_string(num_outputs) + " outputs");
+            require_range("target", a.targets[c]->data(), a.targets[c]->size(), -1, vocab_size);
+        }
+        require(a.bias_ids[c].has_value() == a.bias_values[c].has_value() &&
+                    (!a.bias_ids[c] || a.bias_ids[c]->size() == a.bias_values[c]->size()),
+                "logit biases need one value a token");
+        if (a.bias_ids[c]) require_range("logit bias of token", a.bias_ids[c]->data(), a.bias_ids[c]->size(), 0, vocab_size);
+        rows += length;
+    }
+    require(rows == num_rows, std::to_string(num_rows) + " token ids for chunks of " + std::to_string(rows));
+}
 
 StepInput view(const StepArrays& a) {
     StepInput input{a.token_ids.data(), static_cast<int64_t>(a.token_ids.size()), 0, {}};
@@ -65,6 +118,7 @@ StepInput view(const StepArrays& a) {
     return input;
 }
 
+// Returns the seconds spent in the core.
 double step(Executor& executor, const StepArrays& arrays, Out<int32_t> token_ids, Out<float> logprobs,
             Out<int32_t> top_ids, Out<float> top_logprobs, int value, std::optional<Out<float>> value_out) {
     const StepInput input = view(arrays);
@@ -84,24 +138,12 @@ NB_MODULE(_core, m) {
     using namespace twostroke;
     m.attr("block_tokens") = kBlockTokens;
     m.def("available_isas", &available_isas);
-    m.def("probe_read", &probe_read, "isa"_a, "num_threads"_a, "bytes"_a, "prefetch_bytes"_a, "seconds"_a,
+    m.def("probe_read", &probe_read, "isa"_a, "num_threads"_a, "num_bytes"_a, "prefetch_bytes"_a, "seconds"_a,
           nb::call_guard<nb::gil_scoped_release>());
     m.def("probe_flops", &probe_flops, "isa"_a, "num_threads"_a, "kind"_a, "seconds"_a,
           nb::call_guard<nb::gil_scoped_release>());
 
-    nb::class_<StepArrays>(m, "StepArrays")
-        .def(
-            "__init__",
-            [](StepArrays* self, In<int32_t> token_ids, In<int64_t> chunks, std::vector<In<int32_t>> tables,
-               std::vector<std::optional<In<int32_t>>> targets, std::vector<std::optional<In<int32_t>>> histories,
-               In<double> sampling, In<int64_t> counters, std::vector<std::optional<In<int32_t>>> bias_ids,
-               std::vector<std::optional<In<double>>> bias_values) {
-                new (self) StepArrays{std::move(token_ids), std::move(chunks),   std::move(tables),
-                                      std::move(targets),   std::move(histories), std::move(sampling),
-                                      std::move(counters),  std::move(bias_ids), std::move(bias_values)};
-            },
-            "token_ids"_a, "chunks"_a, "tables"_a, nb::arg("targets"), nb::arg("histories"), "sampling"_a, "counters"_a,
-            "bias_ids"_a, "bias_values"_a);
+    nb::class_<StepArrays>(m, "StepArrays");
 
     nb::class_<Executor>(m, "Executor")
         .def(
@@ -118,7 +160,7 @@ NB_MODULE(_core, m) {
                 nb::gil_scoped_release release;
                 return self.add_matrix(static_cast<TensorType>(type), rows, cols, data.data());
             },
-            "type"_a, "rows"_a, "cols"_a, "data"_a)
+            "tensor_type"_a, "rows"_a, "cols"_a, "data"_a)
         .def("add_vector",
              [](Executor& self, In<float> data) { return self.add_vector(data.data(), static_cast<int64_t>(data.size())); })
         .def(
@@ -141,6 +183,20 @@ NB_MODULE(_core, m) {
         .def("add_output_rows", &Executor::add_output_rows, "out"_a, "x"_a)
         .def("finish", &Executor::finish, "logits"_a)
         .def("poison", &Executor::poison)
+        .def(
+            "lay_out",
+            [](const Executor& self, In<int32_t> token_ids, In<int64_t> chunks, std::vector<In<int32_t>> tables,
+               std::vector<std::optional<In<int32_t>>> targets, std::vector<std::optional<In<int32_t>>> histories,
+               In<double> sampling, In<int64_t> counters, std::vector<std::optional<In<int32_t>>> bias_ids,
+               std::vector<std::optional<In<double>>> bias_values) {
+                StepArrays arrays{std::move(token_ids), std::move(chunks),   std::move(tables),
+                                  std::move(targets),   std::move(histories), std::move(sampling),
+                                  std::move(counters),  std::move(bias_ids), std::move(bias_values)};
+                check(arrays, self.config(), self.vocab_size());
+                return arrays;
+            },
+            "token_ids"_a, "chunks"_a, "tables"_a, "targets"_a, "histories"_a, "sampling"_a, "counters"_a, "bias_ids"_a,
+            "bias_values"_a)
         .def("step", &step, "arrays"_a, "token_ids"_a, "logprobs"_a, "top_ids"_a, "top_logprobs"_a, "value"_a,
              nb::arg("value_out") = nb::none())
         .def_prop_ro("weight_bytes", &Executor::weight_bytes)

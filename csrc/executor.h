@@ -1,5 +1,5 @@
 // A lowered program: packed weights, the arena its values live in, the KV pools, and step().
-// Who calls: one thread at a time. Numbers in a step are checked by the caller (native/executor.py) before they come.
+// Who calls: one thread at a time. Numbers in a step are checked by the caller (bindings.cpp).
 #pragma once
 
 #include <atomic>
@@ -80,6 +80,8 @@ class Executor {
     // For tests: fills arena, scratch and pools with NaN, so that a value read before it is written shows.
     void poison();
 
+    const ExecutorConfig& config() const { return config_; }
+    int64_t vocab_size() const { return values_[static_cast<size_t>(logits_)].dim; }
     size_t weight_bytes() const { return weight_bytes_; }
     size_t kv_bytes() const;
     size_t scratch_bytes() const { return arena_.bytes() + scratch_.bytes(); }

@@ -1,0 +1,1 @@
+"""The native floor: the compiled core, and a Program lowered to it. The only importer of `_core`."""

@@ -64,9 +64,7 @@ class Handle:
 class NativeExecutor:
     """Packs the weights of `program` (fused here unless `fused=False`) and runs batches."""
 
-    def __init__(
-        self, program: Program, source: WeightSource, config: ExecutorConfig, *, fused: bool = True
-    ) -> None:
+    def __init__(self, program: Program, source: WeightSource, config: ExecutorConfig, *, fused: bool = True) -> None:
         self.program = fuse(program) if fused else program
         self.config = config
         self.isa = pick_isa(config.isa)
@@ -109,9 +107,10 @@ class NativeExecutor:
 
     def submit(self, batch: Batch) -> Handle:
         """Check and lay out a batch. Raises ValueError for numbers that a correct engine never sends."""
-        self._check(batch)
         chunks = batch.chunks
-        arrays = _core.StepArrays(
+        if not chunks or any(len(chunk.block_ids) != len(self.num_blocks) for chunk in chunks):
+            raise ValueError(f"a step needs chunks, each with {len(self.num_blocks)} block tables")
+        arrays = self._core.lay_out(
             np.concatenate([chunk.token_ids for chunk in chunks]) if len(chunks) > 1 else chunks[0].token_ids,
             np.array([(c.start, len(c.token_ids), c.num_outputs) for c in chunks], dtype=np.int64),
             [ids for chunk in chunks for ids in chunk.block_ids],
@@ -122,7 +121,7 @@ class NativeExecutor:
             [_bias_ids(chunk) for chunk in chunks],
             [_bias_values(chunk) for chunk in chunks],
         )
-        return Handle(batch, arrays, max(0, *(chunk.sampling.num_logprobs for chunk in chunks), 0))
+        return Handle(batch, arrays, max(0, *(chunk.sampling.num_logprobs for chunk in chunks)))
 
     def collect(self, handle: Handle) -> StepResult:
         """Run the step and return its outputs."""
@@ -142,43 +141,6 @@ class NativeExecutor:
         top_logprobs = np.full((num_outputs, handle.num_top), np.nan, np.float32)
         seconds = self._core.step(handle.arrays, token_ids, logprobs, top_ids, top_logprobs, value_id, value)
         return StepResult(token_ids, logprobs, top_ids, top_logprobs, seconds)
-
-    def _check(self, batch: Batch) -> None:
-        if not 0 < batch.num_tokens <= self.max_step_tokens:
-            raise ValueError(f"a step of {batch.num_tokens} tokens; at least 1, at most {self.max_step_tokens}")
-        for chunk in batch.chunks:
-            self._check_chunk(chunk)
-
-    def _check_chunk(self, chunk: BatchChunk) -> None:
-        length = len(chunk.token_ids)
-        end = chunk.start + length
-        if length == 0 or chunk.start < 0 or end > self.config.max_context:
-            raise ValueError(f"chunk of {length} tokens at {chunk.start} in a context of {self.config.max_context}")
-        if not 0 <= chunk.num_outputs <= length:
-            raise ValueError(f"{chunk.num_outputs} outputs of a chunk of {length} tokens")
-        _check_range("token id", chunk.token_ids, self.vocab_size)
-        if len(chunk.block_ids) != len(self.num_blocks):
-            raise ValueError(f"{len(chunk.block_ids)} block tables for {len(self.num_blocks)} cache groups")
-        for ids, count in zip(chunk.block_ids, self.num_blocks, strict=True):
-            if len(ids) * self.block_tokens < end:
-                raise ValueError(f"{len(ids)} blocks cannot hold {end} tokens")
-            _check_range("block id", ids, count)
-        if chunk.targets is not None:
-            if len(chunk.targets) != chunk.num_outputs:
-                raise ValueError(f"{len(chunk.targets)} targets for {chunk.num_outputs} outputs")
-            if len(chunk.targets) and int(chunk.targets.max()) >= self.vocab_size:
-                raise ValueError(f"target {int(chunk.targets.max())} outside a vocabulary of {self.vocab_size}")
-        for token_id, _ in chunk.sampling.logit_bias:
-            if not 0 <= token_id < self.vocab_size:
-                raise ValueError(f"logit bias of token {token_id} outside a vocabulary of {self.vocab_size}")
-
-
-def _check_range(what: str, ids: np.ndarray[tuple[int], np.dtype[np.int32]], count: int) -> None:
-    if ids.dtype != np.int32 or not ids.flags.c_contiguous:
-        raise ValueError(f"{what}s are not a contiguous int32 array")
-    low, high = int(ids.min()), int(ids.max())
-    if low < 0 or high >= count:
-        raise ValueError(f"{what} {low if low < 0 else high} outside 0..{count - 1}")
 
 
 def _sampling_row(chunk: BatchChunk) -> tuple[float, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from twostroke.errors import UnsupportedModelError
+from twostroke.models.load import MATRIX_TYPES
 from twostroke.native import _core
 from twostroke.program import ops
 from twostroke.program.passes import plan_arena
@@ -18,9 +19,6 @@ from twostroke.program.rope import inverse_frequencies
 from twostroke.program.values import Norm, RopeSpec, Rows, Weight
 from twostroke.weights.dequantize import dequantize
 from twostroke.weights.source import WeightSource
-from twostroke.weights.tensor_types import TensorType
-
-MATRIX_TYPES = frozenset({TensorType.F32, TensorType.Q4_1, TensorType.Q8_0, TensorType.Q4_K, TensorType.Q6_K})
 
 
 class Lowering:
@@ -38,9 +36,7 @@ class Lowering:
             name: core.add_value(value.dim, arena.offsets[name], value.rows is Rows.OUTPUTS)
             for name, value in program.values.items()
         }
-        self.groups = {
-            cache.name: index for index, group in enumerate(program.cache_groups) for cache in group.caches
-        }
+        self.groups = {cache.name: index for index, group in enumerate(program.cache_groups) for cache in group.caches}
 
     def run(self) -> None:
         """Lower every op. Raises UnsupportedModelError, by name, for an op or tensor type without a native face."""
@@ -55,7 +51,9 @@ class Lowering:
         if weight.name not in self._matrices:
             info = self._source.info(weight.name)
             if info.type not in MATRIX_TYPES:
-                raise UnsupportedModelError(f"tensor {weight.name!r} has type {info.type.name}, which has no kernel yet")
+                raise UnsupportedModelError(
+                    f"tensor {weight.name!r} has type {info.type.name}, which has no kernel yet"
+                )
             rows, cols = weight.shape
             data = self._source.data(weight.name)
             self._matrices[weight.name] = self.core.add_matrix(int(info.type), rows, cols, data)
