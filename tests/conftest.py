@@ -1,10 +1,13 @@
 """Real models for the tests that need one, from the user's cache. Owns no test data."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from twostroke.weights.fetch import pull, resolve
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy loads: its own threads fight the core's on few CPUs
+
+from twostroke.weights.fetch import pull, resolve  # noqa: E402
 
 
 @pytest.fixture(scope="session")
