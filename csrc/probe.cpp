@@ -19,7 +19,8 @@ namespace {
 constexpr int64_t kUnit = 512;  // bytes the read kernel takes at a time
 constexpr int64_t kSmallestTimed = int64_t{16} << 20;  // small sets are read several times, so that barriers cost nothing
 constexpr int64_t kFilledAtOnce = int64_t{2} << 20;
-constexpr int64_t kLargestTimed = int64_t{32} << 20;  // half a millisecond on a laptop: most run undisturbed
+constexpr int64_t kLargestWhole = int64_t{256} << 20;  // a few milliseconds: some such passes run undisturbed
+constexpr int64_t kStretch = int64_t{32} << 20;
 
 double now() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -31,9 +32,9 @@ void check(int num_threads, double seconds) {
 }
 
 // Reads a working set over and over, always from the start as decode reads its weights, so that caches help here
-// exactly as much as they help there. A set is timed in stretches; a kernel's time is the sum of each stretch's best,
-// because on a shared machine no long pass is undisturbed from end to end. Stretches are much longer than what caches
-// keep by luck in one pass and not in another, or the sum would count every piece as the lucky one.
+// exactly as much as they help there. A kernel's time is its best pass. On a shared machine no long pass is undisturbed
+// from end to end, so a large set is timed in stretches, and the best of each are added. Small sets are not: of them
+// caches keep a part by luck, another one in each pass, and the sum would count every stretch as the lucky one.
 class ReadProbe {
   public:
     ReadProbe(const Kernels& kernels, ThreadPool& pool, int64_t bytes, std::vector<size_t> distances)
@@ -49,7 +50,7 @@ class ReadProbe {
         pool_.run([&](int thread) { fill(thread, start + seconds / 2); });
         const int64_t units = *std::min_element(filled_.begin(), filled_.end());
         const int64_t total = units * kUnit * pool_.size();
-        const int stretches = static_cast<int>((total + kLargestTimed - 1) / kLargestTimed);
+        const int stretches = total <= kLargestWhole ? 1 : static_cast<int>(total / kStretch);
         repeats_ = static_cast<int>(std::max<int64_t>(1, kSmallestTimed / total));
         best_.assign(distances_.size(), std::vector<double>(static_cast<size_t>(stretches), kNever));
         pool_.run([&](int thread) { read(thread, units, start + seconds); });
@@ -67,7 +68,7 @@ class ReadProbe {
     // yet to find can take seconds; the set is then as much of it as there is time to fill.
     void fill(int thread, double deadline) {
         int64_t& filled = filled_[static_cast<size_t>(thread)];
-        while (filled < units_ && (filled * kUnit * pool_.size() < kLargestTimed || now() < deadline)) {
+        while (filled < units_ && (filled * kUnit * pool_.size() < kStretch || now() < deadline)) {
             const int64_t count = std::min(units_ - filled, kFilledAtOnce / kUnit);
             std::memset(part(thread) + filled * kUnit, 1, static_cast<size_t>(count * kUnit));
             filled += count;
