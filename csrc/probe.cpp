@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kUnit = 512;  // bytes the read kernel takes at a time
 constexpr int64_t kSmallestTimed = int64_t{16} << 20;  // small sets are read several times, so that barriers cost nothing
 constexpr int64_t kFilledAtOnce = int64_t{2} << 20;
-constexpr int64_t kLargestWhole = int64_t{256} << 20;  // a few milliseconds: some such passes run undisturbed
+constexpr int64_t kLargestWhole = int64_t{128} << 20;  // a few milliseconds: some such passes run undisturbed
 constexpr int64_t kStretch = int64_t{32} << 20;
 
 double now() {
