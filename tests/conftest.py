@@ -7,7 +7,7 @@ import pytest
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy loads: its own threads fight the core's on few CPUs
 
-from twostroke.weights.fetch import pull, resolve  # noqa: E402
+from twostroke.weights.fetch import pull, resolve
 
 
 @pytest.fixture(scope="session")
