@@ -47,12 +47,14 @@ void require_range(const char* what, const int32_t* values, size_t count, int64_
 }
 
 // Every number that the core uses as a size or an index. A correct engine never sends a wrong one.
-void check(const StepArrays& a, const ExecutorConfig& config, int64_t vocab_size) {
+void check(const StepArrays& a, const Executor& executor) {
+    const ExecutorConfig& config = executor.config();
+    const int64_t vocab_size = executor.vocab_size();
     const size_t num_chunks = a.chunks.shape(0), num_groups = config.num_blocks.size();
     const auto num_rows = static_cast<int64_t>(a.token_ids.size());
     require(num_rows > 0 && num_rows <= config.max_rows,
             "a step of " + std::to_string(num_rows) + " tokens; at least 1, at most " + std::to_string(config.max_rows));
-    require_range("token id", a.token_ids.data(), a.token_ids.size(), 0, vocab_size);
+    require_range("token id", a.token_ids.data(), a.token_ids.size(), 0, executor.num_token_ids());
     require(a.tables.size() == num_chunks * num_groups, "a step needs one block table a chunk and cache group");
     require(a.chunks.size() == 3 * num_chunks && a.sampling.size() == 6 * num_chunks && a.counters.size() == 6 * num_chunks &&
                 a.targets.size() == num_chunks && a.histories.size() == num_chunks && a.bias_ids.size() == num_chunks &&
@@ -83,6 +85,13 @@ void check(const StepArrays& a, const ExecutorConfig& config, int64_t vocab_size
                     (!a.bias_ids[c] || a.bias_ids[c]->size() == a.bias_values[c]->size()),
                 "logit biases need one value a token");
         if (a.bias_ids[c]) require_range("logit bias of token", a.bias_ids[c]->data(), a.bias_ids[c]->size(), 0, vocab_size);
+        const double* s = a.sampling.data() + 6 * c;
+        const bool has_penalties = s[3] != 1.0 || s[4] != 0.0 || s[5] != 0.0;
+        require(!has_penalties || (a.histories[c] && static_cast<int64_t>(a.histories[c]->size()) == start + length),
+                "penalties need the history of all " + std::to_string(start + length) + " tokens");
+        const int64_t num_logprobs = a.counters.data()[6 * c + 2];
+        require(num_logprobs >= -1 && num_logprobs <= vocab_size,
+                std::to_string(num_logprobs) + " log-probabilities of a vocabulary of " + std::to_string(vocab_size));
         rows += length;
     }
     require(rows == num_rows, std::to_string(num_rows) + " token ids for chunks of " + std::to_string(rows));
@@ -192,7 +201,7 @@ NB_MODULE(_core, m) {
                 StepArrays arrays{std::move(token_ids), std::move(chunks),   std::move(tables),
                                   std::move(targets),   std::move(histories), std::move(sampling),
                                   std::move(counters),  std::move(bias_ids), std::move(bias_values)};
-                check(arrays, self.config(), self.vocab_size());
+                check(arrays, self);
                 return arrays;
             },
             "token_ids"_a, "chunks"_a, "tables"_a, "targets"_a, "histories"_a, "sampling"_a, "counters"_a, "bias_ids"_a,

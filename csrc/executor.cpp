@@ -47,7 +47,10 @@ int Executor::add_value(int64_t dim, int64_t offset, bool of_outputs) {
     return static_cast<int>(values_.size()) - 1;
 }
 
-void Executor::add_embed(int out, int matrix) { token_ops_.emplace_back(EmbedOp{out, matrix}); }
+void Executor::add_embed(int out, int matrix) {
+    num_token_ids_ = std::min(num_token_ids_, matrices_[static_cast<size_t>(matrix)].rows);
+    token_ops_.emplace_back(EmbedOp{out, matrix});
+}
 
 void Executor::add_rms_norm(int out, int x, int weight, float eps) {
     auto& ops = values_[static_cast<size_t>(out)].of_outputs ? output_ops_ : token_ops_;
@@ -346,7 +349,8 @@ void Executor::sample_tile(int thread, const Work& work) {
         const int64_t index = work.tile_begin + i;
         const int chunk_index = chunk_of_output_[static_cast<size_t>(index)];
         const StepChunk& chunk = work.input->chunks[static_cast<size_t>(chunk_index)];
-        const int64_t in_chunk = output_rows_[static_cast<size_t>(index)] - chunk.row - (chunk.length - chunk.num_outputs);
+        const int64_t row = output_rows_[static_cast<size_t>(index)];
+        const int64_t in_chunk = row - chunk.row - (chunk.length - chunk.num_outputs);
         if (work.value >= 0) {
             const int64_t dim = values_[static_cast<size_t>(work.value)].dim;
             std::memcpy(work.output->value + index * dim, value(work.value) + i * dim,
@@ -355,6 +359,7 @@ void Executor::sample_tile(int thread, const Work& work) {
         SamplingParams params = chunk.sampling;
         params.target = chunk.targets ? chunk.targets[in_chunk] : -1;
         params.output_index += in_chunk;
+        params.history_length = std::min(params.history_length, positions_[static_cast<size_t>(row)] + 1);
         const int64_t vocab = values_[static_cast<size_t>(logits_)].dim;
         const auto sampled = samplers_[static_cast<size_t>(thread)].sample(
             value(logits_) + i * vocab, vocab, params, work.output->top_ids + index * work.output->max_top,

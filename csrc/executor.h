@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <string>
 #include <variant>
@@ -82,6 +83,7 @@ class Executor {
 
     const ExecutorConfig& config() const { return config_; }
     int64_t vocab_size() const { return values_[static_cast<size_t>(logits_)].dim; }
+    int64_t num_token_ids() const { return num_token_ids_; }  // rows of the smallest embedding table
     size_t weight_bytes() const { return weight_bytes_; }
     size_t kv_bytes() const;
     size_t scratch_bytes() const { return arena_.bytes() + scratch_.bytes(); }
@@ -179,6 +181,7 @@ class Executor {
     std::vector<PageBuffer> pools_;
     int num_attention_ = 0, logits_ = -1;
     size_t weight_bytes_ = 0;
+    int64_t num_token_ids_ = std::numeric_limits<int64_t>::max();
 
     // Arena and scratch, allocated once by finish().
     PageBuffer arena_, scratch_;

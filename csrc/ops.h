@@ -126,7 +126,7 @@ struct Kernels {
     void (*finish)(float* out, const float* total, int head_dim);  // out = acc / sum
     void (*add)(const float* a, const float* b, float* out, int64_t n);
     void (*swiglu)(const float* gate, const float* up, float* out, int64_t n);
-    int64_t (*argmax)(const float* x, int64_t n);  // the lowest index of the largest
+    int64_t (*argmax)(const float* x, int64_t n);  // the lowest index of the largest; -1 of NaN or +infinity
     float (*sum_exp)(const float* x, int64_t n, float offset, float scale);  // sum of exp((x - offset) * scale)
     // Probes: bytes read (the sum is returned so that reads are kept), and FLOPs done in `rounds` of register work.
     float (*probe_read)(const uint8_t* data, size_t bytes, size_t prefetch_bytes);

@@ -24,6 +24,12 @@ bool likelier(const std::pair<float, int32_t>& a, const std::pair<float, int32_t
     return a.first != b.first ? a.first > b.first : a.second < b.second;
 }
 
+// 1 / temperature as a float that is neither zero nor infinite: either, times a difference of logits, could be NaN.
+float inverse(double temperature) {
+    using Float = std::numeric_limits<float>;
+    return static_cast<float>(std::clamp<double>(1.0 / temperature, Float::min(), Float::max()));
+}
+
 }  // namespace
 
 double counter_uniform(uint64_t seed, uint64_t choice, uint64_t output_index) {
@@ -33,8 +39,9 @@ double counter_uniform(uint64_t seed, uint64_t choice, uint64_t output_index) {
 
 SampledToken Sampler::sample(float* logits, int64_t vocab_size, const SamplingParams& params, int32_t* top_ids,
                              float* top_logprobs) {
-    const float largest = logits[kernels_.argmax(logits, vocab_size)];
-    if (!std::isfinite(largest)) return {-1, kNan};
+    const int64_t likeliest = kernels_.argmax(logits, vocab_size);
+    if (likeliest < 0 || !std::isfinite(logits[likeliest])) return {-1, kNan};
+    const float largest = logits[likeliest];
     float log_sum = kNan;
     if (params.num_logprobs >= 0 || params.target >= 0) {
         log_sum = largest + std::log(kernels_.sum_exp(logits, vocab_size, largest, 1.0f));
@@ -50,9 +57,8 @@ SampledToken Sampler::sample(float* logits, int64_t vocab_size, const SamplingPa
     raw_.clear();
     adjust(logits, vocab_size, params);
     const int32_t token = draw(logits, vocab_size, params);
-    float raw = token < 0 ? kNan : logits[token];
-    for (const auto& [id, value] : raw_)
-        if (id == token) raw = value;
+    const auto changed = std::find_if(raw_.begin(), raw_.end(), [&](const auto& logit) { return logit.first == token; });
+    const float raw = token < 0 ? kNan : changed != raw_.end() ? changed->second : logits[token];
     return {token, raw - log_sum};
 }
 
@@ -95,8 +101,8 @@ void Sampler::rank(const float* logits, int64_t vocab_size, int64_t count) {
 
 int32_t Sampler::draw(const float* logits, int64_t vocab_size, const SamplingParams& params) {
     const int64_t best = kernels_.argmax(logits, vocab_size);
+    if (best < 0 || !std::isfinite(logits[best])) return -1;  // a bias took them out of range
     const float largest = logits[best];
-    if (!std::isfinite(largest)) return -1;
     const double temperature = params.temperature;
     if (temperature == 0.0 || params.top_k == 1) return static_cast<int32_t>(best);
     const double uniform = counter_uniform(params.seed, static_cast<uint64_t>(params.choice),
@@ -112,7 +118,7 @@ int32_t Sampler::draw(const float* logits, int64_t vocab_size, const SamplingPar
         for (const auto& c : candidates_) total += weight(c.first);
     } else {
         // Tokens so unlikely that all of them together lie outside the nucleus, or below min_p, need no sorting.
-        total = kernels_.sum_exp(logits, vocab_size, largest, static_cast<float>(1.0 / temperature));
+        total = kernels_.sum_exp(logits, vocab_size, largest, inverse(temperature));
         const double least = std::max(0.5 * (1.0 - params.top_p) * total / static_cast<double>(vocab_size),
                                       0.5 * params.min_p);
         candidates_.clear();
@@ -122,9 +128,10 @@ int32_t Sampler::draw(const float* logits, int64_t vocab_size, const SamplingPar
     }
     weights_.clear();
     double kept = 0.0;
+    const double enough = params.top_p < 1.0 ? params.top_p * total : std::numeric_limits<double>::infinity();
     for (const auto& c : candidates_) {  // the shortest prefix that reaches top_p, above min_p
         const double w = weight(c.first);
-        if (!weights_.empty() && (kept >= params.top_p * total || w < params.min_p)) break;
+        if (!weights_.empty() && (kept >= enough || w < params.min_p)) break;
         weights_.push_back(w);
         kept += w;
     }
@@ -140,7 +147,7 @@ int32_t Sampler::draw(const float* logits, int64_t vocab_size, const SamplingPar
 int32_t Sampler::draw_from_all(const float* logits, int64_t vocab_size, double temperature, float largest,
                                double uniform) {
     constexpr int64_t kStretch = 512;
-    const float scale = static_cast<float>(1.0 / temperature);
+    const float scale = inverse(temperature);
     weights_.clear();
     double total = 0.0;
     for (int64_t at = 0; at < vocab_size; at += kStretch) {

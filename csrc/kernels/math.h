@@ -2,9 +2,9 @@
 namespace twostroke {
 namespace TS_ISA {
 
-// e^x by range reduction to |r| <= ln(2)/2 and a degree-6 polynomial (relative error below 3e-7); 0 below -87.
+// e^x by range reduction to |r| <= ln(2)/2 and a degree-6 polynomial (relative error below 3e-7); 0 below -87, NaN of NaN.
 TS_INLINE F32x16 f_exp(F32x16 x) {
-    const F32x16 clamped = f_min(f_max(x, f_set(-87.0f)), f_set(88.0f));
+    const F32x16 clamped = f_min(f_set(88.0f), f_max(f_set(-87.0f), x));  // of a NaN, the second argument
     const I32x16 n = to_i32(f_mul(clamped, f_set(1.44269504f)));
     const F32x16 nf = to_f32(n);
     F32x16 r = f_fma(nf, f_set(-0.693359375f), clamped);  // ln 2 in two parts
@@ -16,7 +16,8 @@ TS_INLINE F32x16 f_exp(F32x16 x) {
     p = f_fma(p, r, f_set(0.5f));
     p = f_fma(p, r, f_set(1.0f));
     p = f_fma(p, r, f_set(1.0f));
-    return f_zero_below(f_scale2(p, n), x, f_set(-87.0f));
+    const F32x16 invalid = f_sub(clamped, clamped);  // 0, or NaN, whose exponent bits the scaling may have changed
+    return f_zero_below(f_add(f_scale2(p, n), invalid), x, f_set(-87.0f));
 }
 
 TS_INLINE float exp_one(float x) {

@@ -31,9 +31,10 @@ static void rms_norm(const RmsNormArgs& a) {
 // One block of 32: scale = max|x| / 32639, so that 256 * high + low fits two signed bytes.
 TS_INLINE void quantize_block(F32x16 low, F32x16 high, uint8_t* quads, float* scale, int32_t* sums) {
     const float largest = f_hmax(f_max(f_abs(low), f_abs(high)));
-    if (!(largest >= 1e-30f && largest <= 3e38f)) {  // zero; or infinite or NaN, which the scale carries on
+    const float invalid = f_sum(f_add(f_sub(low, low), f_sub(high, high)));  // 0, or NaN, which a maximum would lose
+    if (!(largest >= 1e-30f) || invalid != 0.0f) {  // zero; or infinite or NaN, which the scale carries on
         std::memset(quads, 0, 64);
-        *scale = largest < 1e-30f ? 0.0f : largest - largest;
+        *scale = invalid;
         sums[0] = sums[1] = 0;
         return;
     }
@@ -95,14 +96,23 @@ static void swiglu(const float* gate, const float* up, float* out, int64_t n) {
 }
 
 static int64_t argmax(const float* x, int64_t n) {
-    F32x16 best = f_set(-__builtin_inff());
+    const F32x16 one = f_set(1.0f), infinity = f_set(__builtin_inff());
+    F32x16 best = f_set(-__builtin_inff()), invalid = f_set(0.0f);
     int64_t i = 0;
-    for (; i + 16 <= n; i += 16) best = f_max(f_load(x + i), best);
-    float largest = f_hmax(best);
-    for (; i < n; ++i) largest = x[i] > largest ? x[i] : largest;
+    for (; i + 16 <= n; i += 16) {
+        const F32x16 v = f_load(x + i);
+        best = f_max(v, best);
+        invalid = f_add(invalid, f_zero_below(one, v, infinity));
+    }
+    float largest = f_hmax(best), num_invalid = f_sum(invalid);
+    for (; i < n; ++i) {
+        largest = x[i] > largest ? x[i] : largest;
+        num_invalid += x[i] < __builtin_inff() ? 0.0f : 1.0f;
+    }
+    if (num_invalid > 0.0f) return -1;
     for (i = 0; i < n; ++i)
         if (x[i] == largest) return i;
-    return 0;  // every logit is NaN
+    return -1;
 }
 
 static float sum_exp(const float* x, int64_t n, float offset, float scale) {

@@ -1,0 +1,135 @@
+"""Random packed weights in memory, and native programs over them. Owns test data and how it is run, no checks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gguf
+import numpy as np
+import numpy.typing as npt
+
+from twostroke.native.batch import Batch, BatchChunk, Sampling, StepResult
+from twostroke.native.executor import ExecutorConfig, NativeExecutor
+from twostroke.program.phase import Phase
+from twostroke.program.program import Program
+from twostroke.program.reference import ReferenceExecutor
+from twostroke.weights.dequantize import dequantize
+from twostroke.weights.source import TensorInfo
+from twostroke.weights.tensor_types import TensorType
+
+Floats = npt.NDArray[np.float32]
+MATRIX_TYPES = (TensorType.F32, TensorType.Q4_1, TensorType.Q8_0, TensorType.Q4_K, TensorType.Q6_K)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A tensor's bytes, as a file holds them."""
+
+    type: TensorType
+    shape: tuple[int, ...]
+    data: npt.NDArray[np.uint8]
+
+    @property
+    def values(self) -> Floats:
+        return dequantize(self.data, self.type, self.shape)
+
+
+class MemorySource:
+    """A WeightSource over packed tensors; a float32 array stands for an F32 tensor."""
+
+    def __init__(self, tensors: Mapping[str, Packed | Floats]) -> None:
+        self.tensors = {name: t if isinstance(t, Packed) else floats(t) for name, t in tensors.items()}
+
+    @property
+    def names(self) -> Sequence[str]:
+        return list(self.tensors)
+
+    def info(self, name: str) -> TensorInfo:
+        packed = self.tensors[name]
+        return TensorInfo(name, packed.shape, packed.type, 0, packed.data.size)
+
+    def data(self, name: str) -> npt.NDArray[np.uint8]:
+        return self.tensors[name].data
+
+    def release(self, name: str) -> None:
+        """Nothing to give back."""
+
+    def values(self, name: str) -> Floats:
+        return self.tensors[name].values
+
+
+def floats(values: npt.NDArray[np.floating]) -> Packed:
+    plain = np.ascontiguousarray(values, np.float32)
+    return Packed(TensorType.F32, plain.shape, plain.reshape(-1).view(np.uint8))
+
+
+def random_matrix(kind: TensorType, rows: int, cols: int, seed: int = 0) -> Packed:
+    """Every bit pattern of quants and sub-block scales can occur; only the float16 scales are kept small."""
+    rng = np.random.default_rng(seed)
+    if kind is TensorType.F32:
+        return floats(rng.standard_normal((rows, cols)))
+    count = rows * cols // kind.block_size
+    blocks = rng.integers(0, 256, (count, kind.block_bytes), np.uint8)
+    for at in {TensorType.Q4_1: (0, 2), TensorType.Q8_0: (0,), TensorType.Q4_K: (0, 2), TensorType.Q6_K: (208,)}[kind]:
+        scales = rng.uniform(-0.05, 0.05, count).astype(np.float16)
+        blocks[:, at : at + 2] = scales[:, None].view(np.uint8)
+    return Packed(kind, (rows, cols), blocks.reshape(-1))
+
+
+def quantized_matrix(kind: TensorType, values: npt.NDArray[np.floating]) -> Packed:
+    """The nearest blocks to given values; Q4_1 and Q8_0 only."""
+    data = gguf.quants.quantize(values.astype(np.float32), gguf.GGMLQuantizationType(int(kind)))
+    return Packed(kind, values.shape, data.reshape(-1).view(np.uint8))
+
+
+def native(
+    program: Program, source: Any, isa: str = "scalar", *, fused: bool = True, **settings: Any
+) -> NativeExecutor:
+    """An executor filled with NaN: what reads a value before it is written gives NaN."""
+    groups = len(program.cache_groups)
+    context = settings.setdefault("max_context", 1024)
+    settings.setdefault("num_blocks", (-(-context // 16),) * groups)
+    settings.setdefault("num_threads", 1)
+    executor = NativeExecutor(program, source, ExecutorConfig(isa=isa, **settings), fused=fused)
+    executor.poison()
+    return executor
+
+
+def chunk(
+    token_ids: npt.ArrayLike, start: int = 0, num_outputs: int | None = None, **fields: Any
+) -> tuple[npt.NDArray[np.int32], int, int, dict[str, Any]]:
+    """What `run` makes a BatchChunk of; every row gives an output unless said otherwise."""
+    ids = np.asarray(token_ids, np.int32)
+    return ids, start, len(ids) if num_outputs is None else num_outputs, fields
+
+
+def batch_of(executor: NativeExecutor, *chunks: Any) -> Batch:
+    """Chunks of one request each, all with the executor's blocks from the first on (unless `block_ids` is given)."""
+    tables = tuple(np.arange(count, dtype=np.int32) for count in executor.num_blocks)
+    made = []
+    for ids, start, num_outputs, fields in chunks:
+        phase = fields.pop("phase", Phase.PREFILL)
+        block_ids = fields.pop("block_ids", tables)
+        made.append(BatchChunk(ids, start, phase, block_ids, num_outputs, **fields))
+    return Batch(tuple(made))
+
+
+def run(executor: NativeExecutor, *chunks: Any) -> tuple[StepResult, Floats]:
+    """One step: its result, and the logits of every output (num_outputs, dim)."""
+    return executor.collect_value(executor.submit(batch_of(executor, *chunks)))
+
+
+def sample(executor: NativeExecutor, token_ids: npt.ArrayLike, sampling: Sampling, **fields: Any) -> StepResult:
+    """One step with one output after `token_ids`."""
+    return run(executor, chunk(token_ids, num_outputs=1, sampling=sampling, **fields))[0]
+
+
+def reference(program: Program, source: MemorySource) -> ReferenceExecutor:
+    return ReferenceExecutor(program, source.values, np.float64)
+
+
+def forward(executor: ReferenceExecutor, token_ids: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Logits of every row of a new request."""
+    ids = np.asarray(token_ids, np.int64)
+    out: npt.NDArray[np.float64] = executor.forward(executor.new_state(), ids)["logits"]
+    return out
