@@ -1,0 +1,1 @@
+"""The command line: one file a command. Owns words and options; what they do is done by the floors below."""

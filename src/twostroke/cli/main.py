@@ -1,0 +1,66 @@
+"""The command line's root: which commands there are, and what any of them says when it fails.
+
+Owns error lines and exit codes: 0 done, 1 failed, 2 bad usage, 130 interrupted. A command's module is imported when
+the command is used, so that none pays for another.
+"""
+
+from importlib import import_module
+from typing import IO, Any
+
+import click
+
+from twostroke import __version__
+from twostroke.errors import TwostrokeError
+
+COMMANDS = ("run", "pull", "list", "rm", "inspect", "eval", "probe")
+_INTERRUPTED = 130  # as shells report a program ended by Ctrl-C
+
+
+class Commands(click.Group):
+    """A group whose commands are the `command` of the modules of their names."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"twostroke.cli.{cmd_name}").command
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command; an error that the user can cause becomes click's, which `main` prints."""
+        try:
+            return super().invoke(ctx)
+        except TwostrokeError as error:
+            raise Failure(str(error)) from error
+        except click.UsageError as error:
+            raise Misuse(error) from error
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(_INTERRUPTED) from None
+
+
+class Failure(click.ClickException):
+    """One line on stderr, exit code 1."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"twostroke: {' '.join(self.format_message().split())}", file=file, err=file is None)
+
+
+class Misuse(Failure):
+    """One line on stderr that says where help is, exit code 2."""
+
+    exit_code = 2
+
+    def __init__(self, error: click.UsageError) -> None:
+        path = error.ctx.command_path if error.ctx else "twostroke"
+        super().__init__(f"{error.format_message()} (see `{path} --help`)")
+
+
+@click.group(cls=Commands, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="twostroke %(version)s")
+def main() -> None:
+    """Run language models on the CPU, with an account of what prefill and decode cost.
+
+    MODEL is an alias (`twostroke list`), a GGUF file, or hf:owner/name[/file].
+    """

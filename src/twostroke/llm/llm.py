@@ -1,0 +1,245 @@
+"""LLM: one loaded model for any number of threads. Owns the way from texts, messages and ids to requests, and back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from time import perf_counter
+from types import TracebackType
+from typing import Any, Literal, Self, cast, overload
+
+from twostroke.engine.account import PhaseTotals
+from twostroke.engine.config import EngineConfig
+from twostroke.engine.engine import Engine
+from twostroke.engine.loop import EngineLoop
+from twostroke.engine.request import GenerationParams, Request
+from twostroke.errors import InvalidRequestError, TwostrokeError
+from twostroke.llm.config import LLMConfig, SamplingParams
+from twostroke.llm.generation import Generation
+from twostroke.llm.loading import Loaded, load
+from twostroke.llm.memory import MemoryPlan
+from twostroke.llm.results import Completion, Message, Prompt, Score
+from twostroke.llm.sampling import SamplingDefaults
+from twostroke.models.config import ModelConfig
+from twostroke.native.threads import ThreadChoice
+from twostroke.program.phase import Phase
+from twostroke.text.chat_encoder import ChatPrompt
+from twostroke.text.tokenizer import Tokenizer
+from twostroke.weights.aliases import DEFAULT_MODEL
+from twostroke.weights.fetch import ProgressCallback
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """What is given up on closing."""
+
+    loaded: Loaded
+    engine: Engine
+    loop: EngineLoop
+
+
+class LLM:
+    """A model that is loaded and answers. Thread-safe: requests of all threads run together, up to `max_batch` of them.
+
+        with LLM("smollm2") as llm:
+            print(llm.generate("The capital of France is", temperature=0, max_tokens=8).text)
+            for piece in llm.chat([{"role": "user", "content": "Hi"}], stream=True):
+                print(piece, end="", flush=True)
+
+    Keywords of the constructor are the fields of `LLMConfig`, those of `generate` and `chat` the fields of
+    `SamplingParams`. What an answer says depends on its own request alone, never on others that run with it.
+    """
+
+    def __init__(
+        self, model: str | Path = DEFAULT_MODEL, *, progress: ProgressCallback | None = None, **options: Any
+    ) -> None:
+        """Loads `model`, fetching it first where it has a name and is not in the cache; `progress` sees that.
+
+        Raises ConfigError for a keyword or value that is none, ModelNotFoundError, FetchError, ModelFileError,
+        UnsupportedModelError, ContextLengthError for a context the model does not have, and NotEnoughMemoryError,
+        with the sum, before anything is allocated.
+        """
+        started = perf_counter()
+        self.config = LLMConfig.of(model=str(model), **options)
+        self._running: _Running | None = _run(load(self.config, progress or (lambda _: None)), self.config)
+        self._labels = count()
+        self.load_seconds = perf_counter() - started
+
+    @overload
+    def generate(self, prompts: Prompt, *, stream: Literal[False] = False, **sampling: Any) -> Completion: ...
+    @overload
+    def generate(self, prompts: Prompt, *, stream: Literal[True], **sampling: Any) -> Generation: ...
+    @overload
+    def generate(
+        self, prompts: Sequence[Prompt], *, stream: Literal[False] = False, **sampling: Any
+    ) -> list[Completion]: ...
+    def generate(
+        self, prompts: Prompt | Sequence[Prompt], *, stream: bool = False, **sampling: Any
+    ) -> Completion | Generation | list[Completion]:
+        """Continues a prompt, or several together: a text, or its token ids.
+
+        The text of control tokens in a prompt is plain text; a prompt that means them is given as ids
+        (`tokenizer.encode(text, parse_special=True)`). With `stream`, returns an iterator over pieces of text.
+        Raises InvalidRequestError naming a field, ContextLengthError with both numbers, NotEnoughMemoryError where
+        the KV pool could never hold the request.
+        """
+        params = SamplingParams.of(**sampling)
+        if not _is_one(prompts):
+            if stream:
+                raise InvalidRequestError("stream takes one prompt; start one stream for each")
+            return _finish([self._start(self._ids(prompt), params) for prompt in cast("Sequence[Prompt]", prompts)])
+        generation = self._start(self._ids(cast("Prompt", prompts)), params)
+        return generation if stream else _finish([generation])[0]
+
+    @overload
+    def chat(self, messages: Sequence[Message], *, stream: Literal[False] = False, **sampling: Any) -> Completion: ...
+    @overload
+    def chat(self, messages: Sequence[Message], *, stream: Literal[True], **sampling: Any) -> Generation: ...
+    def chat(self, messages: Sequence[Message], *, stream: bool = False, **sampling: Any) -> Completion | Generation:
+        """The assistant's answer to messages in the form of the OpenAI API, through the model's chat template.
+
+        Raises what `generate` raises, and ChatTemplateError where the model has no template or it refuses these.
+        """
+        params = SamplingParams.of(**sampling)
+        generation = self._start(self.render(messages).ids, params)
+        return generation if stream else _finish([generation])[0]
+
+    def render(self, messages: Sequence[Message]) -> ChatPrompt:
+        """The prompt that `chat` makes of messages: text and ids. Raises ChatTemplateError, InvalidRequestError."""
+        encoder = self._open.loaded.encoder
+        if isinstance(encoder, TwostrokeError):
+            raise encoder
+        return encoder.encode(messages)
+
+    def score(self, text: Prompt, phase: Literal["prefill", "decode"] | Phase = Phase.PREFILL) -> Score:
+        """How likely the model finds a text of at least two tokens, each token given those before it.
+
+        As prompt rows, or teacher-forced as generated rows ("decode"). Raises as `generate` does.
+        """
+        if phase not in list(Phase):
+            raise InvalidRequestError(f"phase must be {' or '.join(Phase)}, not {phase!r}")
+        ids = self._ids(text)
+        if len(ids) < 2:
+            raise InvalidRequestError(f"a text of {len(ids)} tokens has nothing to score; it needs at least 2")
+        if phase == Phase.PREFILL:
+            request = Request(str(next(self._labels)), ids, GenerationParams(max_tokens=0, prompt_logprobs=True))
+        else:
+            request = Request(str(next(self._labels)), ids[:1], GenerationParams(max_tokens=0), forced_ids=ids[1:])
+        with self._open.loop.submit(request) as stream:
+            for _ in stream:
+                pass
+        return Score(tuple(ids), tuple(score.logprob for score in request.scores), Phase(phase))
+
+    def totals(self, phase: Phase) -> PhaseTotals:
+        """What ran in a phase since the model was loaded, all requests together."""
+        return self._open.engine.ledger.summary(phase)
+
+    def close(self) -> None:
+        """Gives the memory back once answers that still run have ended. The object is of no use afterwards."""
+        self._running = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def path(self) -> Path:
+        """The model's file."""
+        return self._open.loaded.path
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self._open.loaded.tokenizer
+
+    @property
+    def model_config(self) -> ModelConfig:
+        return self._open.loaded.model
+
+    @property
+    def context(self) -> int:
+        """Tokens of a request at most, prompt and answer together."""
+        return self._open.loaded.context
+
+    @property
+    def defaults(self) -> SamplingDefaults:
+        """What is used where a sampling keyword is not given."""
+        return self._open.loaded.defaults
+
+    @property
+    def threads(self) -> ThreadChoice:
+        """The threads that compute, and why so many."""
+        return self._open.loaded.threads
+
+    @property
+    def isa(self) -> str:
+        """The instruction set in use."""
+        return self._open.loaded.executor.isa
+
+    @property
+    def memory(self) -> MemoryPlan:
+        """The sum that was checked before loading."""
+        return self._open.loaded.memory
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of packed weights in memory."""
+        return self._open.loaded.executor.weight_bytes
+
+    @property
+    def _open(self) -> "_Running":
+        if self._running is None:
+            raise RuntimeError("the LLM is closed")
+        return self._running
+
+    def _start(self, ids: Sequence[int], params: SamplingParams) -> Generation:
+        opened = self._open
+        generation = GenerationParams(
+            max_tokens=params.max_tokens,
+            stop_ids=opened.loaded.tokenizer.eos_ids,
+            ignore_eos=params.ignore_eos,
+            sampling=opened.loaded.defaults.resolve(params),
+        )
+        request = Request(str(next(self._labels)), ids, generation)
+        return Generation(opened.loop, request, opened.loaded.tokenizer, params.stop)
+
+    def _ids(self, prompt: Prompt) -> Sequence[int]:
+        return self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+
+
+def _run(loaded: Loaded, config: LLMConfig) -> _Running:
+    engine = Engine(
+        loaded.executor,
+        EngineConfig(
+            vocab_size=loaded.model.vocab_size,
+            context_length=loaded.context,
+            max_step_tokens=config.max_step_tokens,
+            max_chunk_tokens=config.max_step_tokens,
+            max_running=config.max_batch,
+        ),
+    )
+    return _Running(loaded, engine, EngineLoop(engine))
+
+
+def _is_one(prompts: Prompt | Sequence[Prompt]) -> bool:
+    """One prompt, a text or ids, rather than several."""
+    return isinstance(prompts, str) or (len(prompts) > 0 and not isinstance(prompts[0], str | Sequence))
+
+
+def _finish(generations: Sequence[Generation]) -> list[Completion]:
+    """Runs all to their end, each step's events taken before the next step; where one fails, the others end too."""
+    try:
+        pending = list(generations)
+        while pending:
+            pending[0].advance()
+            for generation in pending:
+                while generation.has_event:
+                    generation.advance()
+            pending = [generation for generation in pending if not generation.is_over]
+    finally:
+        for generation in generations:
+            generation.close()
+    return [generation.completion for generation in generations]
