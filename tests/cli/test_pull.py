@@ -80,7 +80,7 @@ def test_ctrl_c_leaves_what_the_next_attempt_resumes(host: Host, url: str) -> No
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=20)
     assert process.returncode == 130 and stdout == ""
-    assert stderr.splitlines()[-1] == f"interrupted; what is complete is kept, `twostroke pull {url}` resumes"
+    assert stderr.splitlines()[-1] == f"twostroke: interrupted; what is complete is kept, `twostroke pull {url}` resumes"
     assert "Traceback" not in stderr
     assert find_cached(url) is None
 

@@ -37,6 +37,6 @@ def _fetch(model: str) -> CachedModel:
         with fetch_progress() as progress:
             path = pull(model, progress=progress)
     except KeyboardInterrupt:
-        click.echo(f"interrupted; what is complete is kept, `twostroke pull {model}` resumes", err=True)
+        click.echo(f"twostroke: interrupted; what is complete is kept, `twostroke pull {model}` resumes", err=True)
         raise SystemExit(_INTERRUPTED) from None
     return next(cached for cached in list_cached() if cached.path == path)
