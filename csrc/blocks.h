@@ -8,28 +8,83 @@
 namespace twostroke {
 
 // GGML type ids of the tensor types that have kernels.
-enum class TensorType : int { F32 = 0, Q4_1 = 3, Q8_0 = 8, Q4_K = 12, Q6_K = 14 };
+enum class TensorType : int {
+    F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q5_0 = 6, Q5_1 = 7, Q8_0 = 8, Q2_K = 10, Q3_K = 11, Q4_K = 12, Q5_K = 13,
+    Q6_K = 14, IQ4_NL = 20, IQ4_XS = 23, BF16 = 30, TQ2_0 = 35, MXFP4 = 39
+};
 
-struct BlockQ4_1 {  // 32 weights: d * q + m, q in 0..15
-    uint16_t d, m;  // f16
-    uint8_t qs[16];  // byte i: weight i low nibble, weight i + 16 high nibble
+// --- blocks of 32 weights; d, m in f16 ---------------------------------------------------------------------------------
+// Nibbles: byte i holds weight i low and weight i + 16 high. Fifth bits: bit i of a little-endian word is weight i's.
+
+struct BlockQ4_0 {  // d * (q - 8)
+    uint16_t d;
+    uint8_t qs[16];
+};
+static_assert(sizeof(BlockQ4_0) == 18);
+
+struct BlockQ4_1 {  // d * q + m
+    uint16_t d, m;
+    uint8_t qs[16];
 };
 static_assert(sizeof(BlockQ4_1) == 20);
 
-struct BlockQ8_0 {  // 32 weights: d * q
+struct BlockQ5_0 {  // d * (q - 16)
+    uint16_t d;
+    uint8_t qh[4], qs[16];
+};
+static_assert(sizeof(BlockQ5_0) == 22);
+
+struct BlockQ5_1 {  // d * q + m
+    uint16_t d, m;
+    uint8_t qh[4], qs[16];
+};
+static_assert(sizeof(BlockQ5_1) == 24);
+
+struct BlockQ8_0 {  // d * q
     uint16_t d;
     int8_t qs[32];
 };
 static_assert(sizeof(BlockQ8_0) == 34);
 
-struct BlockQ4_K {  // 256 weights in 8 sub-blocks of 32: d * scale * q - dmin * min
+struct BlockIQ4_NL {  // d * table[q]
+    uint16_t d;
+    uint8_t qs[16];
+};
+static_assert(sizeof(BlockIQ4_NL) == 18);
+
+struct BlockMXFP4 {  // 2^(e - 127) * FP4 (E2M1) value: OCP Microscaling formats
+    uint8_t e, qs[16];
+};
+static_assert(sizeof(BlockMXFP4) == 17);
+
+// --- super-blocks of 256 weights ---------------------------------------------------------------------------------------
+
+struct BlockQ2_K {  // sub-blocks of 16: d * scale * q - dmin * min, scale and min 4 bits of one byte
+    uint8_t scales[16], qs[64];
+    uint16_t d, dmin;
+};
+static_assert(sizeof(BlockQ2_K) == 84);
+
+struct BlockQ3_K {  // sub-blocks of 16: d * (scale - 32) * (q - 4), q of 2 low bits and an inverted high one
+    uint8_t hmask[32], qs[64], scales[12];
+    uint16_t d;
+};
+static_assert(sizeof(BlockQ3_K) == 110);
+
+struct BlockQ4_K {  // sub-blocks of 32: d * scale * q - dmin * min
     uint16_t d, dmin;
     uint8_t scales[12];  // 8 scales and 8 minima of 6 bits
     uint8_t qs[128];  // 64 weights in 32 bytes: low nibbles, then high nibbles
 };
 static_assert(sizeof(BlockQ4_K) == 144);
 
-struct BlockQ6_K {  // 256 weights in 16 sub-blocks of 16: d * scale * (q - 32)
+struct BlockQ5_K {  // as Q4_K; bit s of qh[i] is the fifth bit of weight i of sub-block s
+    uint16_t d, dmin;
+    uint8_t scales[12], qh[32], qs[128];
+};
+static_assert(sizeof(BlockQ5_K) == 176);
+
+struct BlockQ6_K {  // sub-blocks of 16: d * scale * (q - 32)
     uint8_t ql[128];  // low 4 bits
     uint8_t qh[64];  // high 2 bits
     int8_t scales[16];
@@ -37,61 +92,134 @@ struct BlockQ6_K {  // 256 weights in 16 sub-blocks of 16: d * scale * (q - 32)
 };
 static_assert(sizeof(BlockQ6_K) == 210);
 
+struct BlockIQ4_XS {  // sub-blocks of 32: d * (scale - 32) * table[q], scale of 4 low and 2 high bits
+    uint16_t d, scales_h;
+    uint8_t scales_l[4], qs[128];
+};
+static_assert(sizeof(BlockIQ4_XS) == 136);
+
+struct BlockTQ2_0 {  // d * (q - 1)
+    uint8_t qs[64];
+    uint16_t d;
+};
+static_assert(sizeof(BlockTQ2_0) == 66);
+
 // Packed forms: 16 rows ("lanes") side by side, so that one vector holds the same columns of 16 rows. A quad is 4
 // consecutive columns of all lanes: byte 4 * lane + j is column j. Quads are unsigned; signed types are offset.
 // Every packed block has exactly the bits of its 16 source blocks.
 constexpr int kLanes = 16;
 
-struct PackedQ4_1 {  // 32 columns
-    uint16_t d[kLanes], m[kLanes];
-    uint8_t quads[4][64];  // vector v: low nibbles quad 2v, high nibbles quad 2v + 1
-};
-static_assert(sizeof(PackedQ4_1) == kLanes * sizeof(BlockQ4_1));
+// 32 columns of 4 bits: vector v holds quad 2v in its low nibbles, quad 2v + 1 in its high ones.
+using Nibbles = uint8_t[4][64];
+// 16 columns of 2 bits: bits 2g of byte 4 * lane + j are column 4g + j.
+using Pairs = uint8_t[64];
+// 32 columns of 1 bit: bit g of byte 4 * lane + j is column 4g + j.
+using Bits = uint8_t[64];
 
-struct PackedQ8_0 {  // 32 columns, q + 128
+struct PackedQ4_0 {
+    uint16_t d[kLanes];
+    Nibbles quads;
+};
+struct PackedQ4_1 {
+    uint16_t d[kLanes], m[kLanes];
+    Nibbles quads;
+};
+struct PackedQ5_0 {
+    uint16_t d[kLanes];
+    Nibbles quads;
+    Bits fifth;
+};
+struct PackedQ5_1 {
+    uint16_t d[kLanes], m[kLanes];
+    Nibbles quads;
+    Bits fifth;
+};
+struct PackedQ8_0 {  // q + 128
     uint16_t d[kLanes];
     uint8_t quads[8][64];
 };
-static_assert(sizeof(PackedQ8_0) == kLanes * sizeof(BlockQ8_0));
-
-struct PackedQ4_K {  // 256 columns
-    uint16_t d[kLanes], dmin[kLanes];
-    uint32_t scales[3][kLanes];  // the 12 scale bytes of each lane as three words
-    uint8_t quads[8][4][64];  // sub-block, vector: nibbles as in PackedQ4_1
+using PackedIQ4_NL = PackedQ4_0;
+struct PackedMXFP4 {
+    uint8_t e[kLanes];
+    Nibbles quads;
 };
-static_assert(sizeof(PackedQ4_K) == kLanes * sizeof(BlockQ4_K));
-
-struct PackedQ6_K {  // 256 columns, q in 0..63
+struct PackedQ2_K {
+    uint16_t d[kLanes], dmin[kLanes];
+    uint8_t scales[16][kLanes];
+    Pairs quads[16];
+};
+struct PackedQ3_K {
+    uint16_t d[kLanes];
+    uint32_t scales[3][kLanes];  // the 12 scale bytes of each lane as three words
+    struct {  // 32 columns
+        Pairs low[2];
+        Bits high;
+    } parts[8];
+};
+struct PackedQ4_K {
+    uint16_t d[kLanes], dmin[kLanes];
+    uint32_t scales[3][kLanes];
+    Nibbles quads[8];
+};
+struct PackedQ5_K {
+    uint16_t d[kLanes], dmin[kLanes];
+    uint32_t scales[3][kLanes];
+    struct {  // 32 columns
+        Nibbles quads;
+        Bits fifth;
+    } parts[8];
+};
+struct PackedQ6_K {
     uint16_t d[kLanes];
     int8_t scales[16][kLanes];
     struct {  // 32 columns
-        uint8_t low[4][64];  // nibbles as in PackedQ4_1
-        uint8_t high[2][64];  // 16 columns a vector: bits 2g of byte 4 * lane + j are column 4g + j
+        Nibbles low;
+        Pairs high[2];
     } parts[8];
 };
-static_assert(sizeof(PackedQ6_K) == kLanes * sizeof(BlockQ6_K));
+struct PackedIQ4_XS {
+    uint16_t d[kLanes], scales_h[kLanes];
+    uint32_t scales_l[kLanes];
+    Nibbles quads[8];
+};
+struct PackedTQ2_0 {
+    uint16_t d[kLanes];
+    Pairs quads[16];
+};
+
+// Every packed type and its columns a block.
+#define TS_PACKED_TYPES(X)                                                                                    \
+    X(Q4_0, 32) X(Q4_1, 32) X(Q5_0, 32) X(Q5_1, 32) X(Q8_0, 32) X(IQ4_NL, 32) X(MXFP4, 32)                    \
+    X(Q2_K, 256) X(Q3_K, 256) X(Q4_K, 256) X(Q5_K, 256) X(Q6_K, 256) X(IQ4_XS, 256) X(TQ2_0, 256)
+
+#define TS_ASSERT_SIZE(type, columns) static_assert(sizeof(Packed##type) == kLanes * sizeof(Block##type));
+TS_PACKED_TYPES(TS_ASSERT_SIZE)
+#undef TS_ASSERT_SIZE
+
+// Types kept as floats: no activation is rounded for them.
+constexpr bool is_float(TensorType type) {
+    return type == TensorType::F32 || type == TensorType::F16 || type == TensorType::BF16;
+}
 
 constexpr int columns_per_block(TensorType type) {
     switch (type) {
-        case TensorType::F32: return 1;
-        case TensorType::Q4_1:
-        case TensorType::Q8_0: return 32;
-        case TensorType::Q4_K:
-        case TensorType::Q6_K: return 256;
+#define TS_COLUMNS(type, columns) \
+    case TensorType::type: return columns;
+        TS_PACKED_TYPES(TS_COLUMNS)
+#undef TS_COLUMNS
+        default: return 1;
     }
-    return 0;
 }
 
 // Bytes of one block of one row; a packed block of 16 rows has 16 times as many.
 constexpr size_t bytes_per_block(TensorType type) {
     switch (type) {
-        case TensorType::F32: return sizeof(float);
-        case TensorType::Q4_1: return sizeof(BlockQ4_1);
-        case TensorType::Q8_0: return sizeof(BlockQ8_0);
-        case TensorType::Q4_K: return sizeof(BlockQ4_K);
-        case TensorType::Q6_K: return sizeof(BlockQ6_K);
+#define TS_BYTES(type, columns) \
+    case TensorType::type: return sizeof(Block##type);
+        TS_PACKED_TYPES(TS_BYTES)
+#undef TS_BYTES
+        default: return type == TensorType::F32 ? 4 : 2;
     }
-    return 0;
 }
 
 }  // namespace twostroke

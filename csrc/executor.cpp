@@ -125,7 +125,7 @@ void Executor::finish(int logits) {
             if (auto* linear = std::get_if<LinearOp>(&op))
                 for (int id : linear->matrices) {
                     cols = std::max(cols, matrices_[static_cast<size_t>(id)].cols);
-                    plain |= matrices_[static_cast<size_t>(id)].type == TensorType::F32;
+                    plain |= is_float(matrices_[static_cast<size_t>(id)].type);
                 }
             if (auto* a = std::get_if<AttentionOp>(&op)) {
                 rotated = std::max<int64_t>(rotated, (a->num_heads + a->layout.num_kv_heads) * a->layout.head_dim);
@@ -266,7 +266,7 @@ void Executor::run(int thread, const EmbedOp& op, const Work& work) {
     const PackedMatrix& m = matrices_[static_cast<size_t>(op.matrix)];
     const Part part = part_of(work.input->num_rows, thread, threads_.size());
     for (int64_t row = part.begin; row < part.end; ++row)
-        unpack_row(m, work.input->token_ids[row], value(op.out) + row * m.cols);
+        kernels_.unpack_row(m, work.input->token_ids[row], value(op.out) + row * m.cols);
 }
 
 void Executor::run(int thread, const RmsNormOp& op, const Work& work) {
@@ -280,7 +280,7 @@ void Executor::run(int thread, const LinearOp& op, const Work& work) {
     const int64_t rows = rows_of(op.x, work), cols = values_[static_cast<size_t>(op.x)].dim;
     bool plain = false, quantized = false;
     for (int id : op.matrices) {
-        (matrices_[static_cast<size_t>(id)].type == TensorType::F32 ? plain : quantized) = true;
+        (is_float(matrices_[static_cast<size_t>(id)].type) ? plain : quantized) = true;
     }
     QuantRows quant = quant_rows(cols);
     if (!quantized) quant.quads = nullptr;

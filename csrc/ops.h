@@ -118,6 +118,7 @@ struct Kernels {
     const char* name;
     void (*quantize_rows)(const QuantizeArgs&);
     void (*linear)(const LinearArgs&);
+    void (*unpack_row)(const PackedMatrix&, int64_t row, float* out);  // (cols), the file's exact values
     void (*rms_norm)(const RmsNormArgs&);
     void (*rope)(const RopeArgs&);
     void (*store_kv)(const StoreKvArgs&);

@@ -2,8 +2,6 @@
 
 #include <cstring>
 
-#include "half.h"
-
 namespace twostroke {
 
 namespace {
@@ -14,61 +12,155 @@ uint32_t load32(const uint8_t* p) {
     return word;
 }
 
-// One lane of four nibble vectors: 32 columns, of which column i is a nibble of bytes[i], the high ones or the low.
-void put_nibbles(uint8_t (*vectors)[64], int lane, const uint8_t* bytes, bool high) {
+void store32(uint8_t* vector, int lane, uint32_t word) { std::memcpy(vector + 4 * lane, &word, 4); }
+
+// One lane of 32 columns of nibbles: column i is a nibble of bytes[i], the high ones or the low.
+void put_nibbles(Nibbles& vectors, int lane, const uint8_t* bytes, bool high) {
     for (int v = 0; v < 4; ++v) {
         const uint32_t even = load32(bytes + 8 * v), odd = load32(bytes + 8 * v + 4);
-        const uint32_t word = high ? ((even >> 4) & 0x0f0f0f0fu) | (odd & 0xf0f0f0f0u)
-                                   : (even & 0x0f0f0f0fu) | ((odd & 0x0f0f0f0fu) << 4);
-        std::memcpy(vectors[v] + 4 * lane, &word, 4);
+        store32(vectors[v], lane, high ? ((even >> 4) & 0x0f0f0f0fu) | (odd & 0xf0f0f0f0u)
+                                       : (even & 0x0f0f0f0fu) | ((odd & 0x0f0f0f0fu) << 4));
     }
 }
 
-int get_nibble(const uint8_t (*vectors)[64], int column, int lane) {
-    const int quad = column / 4, byte = 4 * lane + column % 4;
-    return (vectors[quad / 2][byte] >> (4 * (quad % 2))) & 15;
+// The same where byte i holds columns i and i + 16.
+void put_split_nibbles(Nibbles& vectors, int lane, const uint8_t (&bytes)[16]) {
+    uint8_t columns[32];
+    for (int i = 0; i < 16; ++i) {
+        columns[i] = bytes[i] & 15;
+        columns[i + 16] = bytes[i] >> 4;
+    }
+    put_nibbles(vectors, lane, columns, false);
+}
+
+// One lane of 16 columns of 2 bits: column i is bits `shift`, `shift` + 1 of bytes[i].
+void put_pairs(Pairs& vector, int lane, const uint8_t* bytes, int shift) {
+    uint32_t word = 0;
+    for (int g = 0; g < 4; ++g) word |= ((load32(bytes + 4 * g) >> shift) & 0x03030303u) << (2 * g);
+    store32(vector, lane, word);
+}
+
+// One lane of 32 columns of 1 bit: column i is bit `shift` of bytes[i].
+void put_bits(Bits& vector, int lane, const uint8_t* bytes, int shift) {
+    uint32_t word = 0;
+    for (int g = 0; g < 8; ++g) word |= ((load32(bytes + 4 * g) >> shift) & 0x01010101u) << g;
+    store32(vector, lane, word);
+}
+
+// The same from a word whose bit i is column i.
+void put_word_bits(Bits& vector, int lane, uint32_t bits) {
+    uint8_t columns[32];
+    for (int i = 0; i < 32; ++i) columns[i] = (bits >> i) & 1;
+    put_bits(vector, lane, columns, 0);
+}
+
+template <class Packed>
+void put_scales(Packed& out, int lane, const uint8_t (&scales)[12]) {
+    for (int word = 0; word < 3; ++word) out.scales[word][lane] = load32(scales + 4 * word);
+}
+
+void pack(const BlockQ4_0& b, int lane, PackedQ4_0& out) {
+    out.d[lane] = b.d;
+    put_split_nibbles(out.quads, lane, b.qs);
 }
 
 void pack(const BlockQ4_1& b, int lane, PackedQ4_1& out) {
     out.d[lane] = b.d;
     out.m[lane] = b.m;
-    uint8_t columns[32];
-    for (int i = 0; i < 16; ++i) {
-        columns[i] = b.qs[i] & 15;
-        columns[i + 16] = b.qs[i] >> 4;
-    }
-    put_nibbles(out.quads, lane, columns, false);
+    put_split_nibbles(out.quads, lane, b.qs);
+}
+
+void pack(const BlockQ5_0& b, int lane, PackedQ5_0& out) {
+    out.d[lane] = b.d;
+    put_split_nibbles(out.quads, lane, b.qs);
+    put_word_bits(out.fifth, lane, load32(b.qh));
+}
+
+void pack(const BlockQ5_1& b, int lane, PackedQ5_1& out) {
+    out.d[lane] = b.d;
+    out.m[lane] = b.m;
+    put_split_nibbles(out.quads, lane, b.qs);
+    put_word_bits(out.fifth, lane, load32(b.qh));
 }
 
 void pack(const BlockQ8_0& b, int lane, PackedQ8_0& out) {
     out.d[lane] = b.d;
-    for (int quad = 0; quad < 8; ++quad) {
-        const uint32_t word = load32(reinterpret_cast<const uint8_t*>(b.qs) + 4 * quad) ^ 0x80808080u;
-        std::memcpy(out.quads[quad] + 4 * lane, &word, 4);
+    for (int quad = 0; quad < 8; ++quad)
+        store32(out.quads[quad], lane, load32(reinterpret_cast<const uint8_t*>(b.qs) + 4 * quad) ^ 0x80808080u);
+}
+
+void pack(const BlockIQ4_NL& b, int lane, PackedIQ4_NL& out) {
+    out.d[lane] = b.d;
+    put_split_nibbles(out.quads, lane, b.qs);
+}
+
+void pack(const BlockMXFP4& b, int lane, PackedMXFP4& out) {
+    out.e[lane] = b.e;
+    put_split_nibbles(out.quads, lane, b.qs);
+}
+
+// Within 128 columns, byte i of 32 holds columns i, i + 32, i + 64, i + 96 in its bit pairs from the lowest up.
+void pack(const BlockQ2_K& b, int lane, PackedQ2_K& out) {
+    out.d[lane] = b.d;
+    out.dmin[lane] = b.dmin;
+    for (int i = 0; i < 16; ++i) {
+        out.scales[i][lane] = b.scales[i];
+        put_pairs(out.quads[i], lane, b.qs + 32 * (i / 8) + 16 * (i % 2), 2 * (i / 2 % 4));
+    }
+}
+
+void pack(const BlockTQ2_0& b, int lane, PackedTQ2_0& out) {
+    out.d[lane] = b.d;
+    for (int i = 0; i < 16; ++i) put_pairs(out.quads[i], lane, b.qs + 32 * (i / 8) + 16 * (i % 2), 2 * (i / 2 % 4));
+}
+
+void pack(const BlockQ3_K& b, int lane, PackedQ3_K& out) {
+    out.d[lane] = b.d;
+    put_scales(out, lane, b.scales);
+    for (int sub = 0; sub < 8; ++sub) {
+        for (int h = 0; h < 2; ++h)
+            put_pairs(out.parts[sub].low[h], lane, b.qs + 32 * (sub / 4) + 16 * h, 2 * (sub % 4));
+        put_bits(out.parts[sub].high, lane, b.hmask, sub);
     }
 }
 
 void pack(const BlockQ4_K& b, int lane, PackedQ4_K& out) {
     out.d[lane] = b.d;
     out.dmin[lane] = b.dmin;
-    for (int word = 0; word < 3; ++word) std::memcpy(&out.scales[word][lane], b.scales + 4 * word, 4);
+    put_scales(out, lane, b.scales);
     for (int sub = 0; sub < 8; ++sub) put_nibbles(out.quads[sub], lane, b.qs + 32 * (sub / 2), sub % 2 != 0);
 }
 
-// The file's order: within 128 columns, quarter q of 32 columns has its low bits in ql[32 * (q % 2)...], low nibbles
-// for the first two quarters and high ones for the others, and its high bits at bits 2q of qh.
+void pack(const BlockQ5_K& b, int lane, PackedQ5_K& out) {
+    out.d[lane] = b.d;
+    out.dmin[lane] = b.dmin;
+    put_scales(out, lane, b.scales);
+    for (int sub = 0; sub < 8; ++sub) {
+        put_nibbles(out.parts[sub].quads, lane, b.qs + 32 * (sub / 2), sub % 2 != 0);
+        put_bits(out.parts[sub].fifth, lane, b.qh, sub);
+    }
+}
+
+// Within 128 columns, quarter q of 32 columns has its low bits in ql[32 * (q % 2)...], low nibbles for the first two
+// quarters and high ones for the others, and its high bits at bits 2q of qh.
 void pack(const BlockQ6_K& b, int lane, PackedQ6_K& out) {
     out.d[lane] = b.d;
     for (int i = 0; i < 16; ++i) out.scales[i][lane] = b.scales[i];
     for (int sub = 0; sub < 8; ++sub) {
         const int half = sub / 4, quarter = sub % 4;
         put_nibbles(out.parts[sub].low, lane, b.ql + 64 * half + 32 * (quarter % 2), quarter >= 2);
-        for (int h = 0; h < 2; ++h) {
-            uint32_t word = 0;
-            for (int g = 0; g < 4; ++g)
-                word |= ((load32(b.qh + 32 * half + 16 * h + 4 * g) >> (2 * quarter)) & 0x03030303u) << (2 * g);
-            std::memcpy(out.parts[sub].high[h] + 4 * lane, &word, 4);
-        }
+        for (int h = 0; h < 2; ++h) put_pairs(out.parts[sub].high[h], lane, b.qh + 32 * half + 16 * h, 2 * quarter);
+    }
+}
+
+void pack(const BlockIQ4_XS& b, int lane, PackedIQ4_XS& out) {
+    out.d[lane] = b.d;
+    out.scales_h[lane] = b.scales_h;
+    out.scales_l[lane] = load32(b.scales_l);
+    for (int sub = 0; sub < 8; ++sub) {
+        uint8_t bytes[16];
+        std::memcpy(bytes, b.qs + 16 * sub, 16);
+        put_split_nibbles(out.quads[sub], lane, bytes);
     }
 }
 
@@ -83,49 +175,14 @@ void pack_blocks(const uint8_t* source, int64_t blocks, int lanes, uint8_t* out)
         }
 }
 
-void pack_f32(const uint8_t* source, int64_t cols, int lanes, uint8_t* out) {
-    std::memset(out, 0, static_cast<size_t>(cols) * kLanes * sizeof(float));
-    for (int lane = 0; lane < lanes; ++lane)
-        for (int64_t i = 0; i < cols; ++i)
-            std::memcpy(out + (i * kLanes + lane) * 4, source + (lane * cols + i) * 4, 4);
-}
-
-void unpack(const PackedQ4_1& b, int lane, float* out) {
-    const float d = f16_to_f32(b.d[lane]), m = f16_to_f32(b.m[lane]);
-    for (int i = 0; i < 32; ++i) out[i] = d * static_cast<float>(get_nibble(b.quads, i, lane)) + m;
-}
-
-void unpack(const PackedQ8_0& b, int lane, float* out) {
-    const float d = f16_to_f32(b.d[lane]);
-    for (int i = 0; i < 32; ++i) out[i] = d * static_cast<float>(b.quads[i / 4][4 * lane + i % 4] - 128);
-}
-
-void unpack(const PackedQ4_K& b, int lane, float* out) {
-    const float d = f16_to_f32(b.d[lane]), dmin = f16_to_f32(b.dmin[lane]);
-    uint8_t s[12];
-    for (int word = 0; word < 3; ++word) std::memcpy(s + 4 * word, &b.scales[word][lane], 4);
-    for (int sub = 0; sub < 8; ++sub) {
-        const int j = sub % 4;
-        const int scale = sub < 4 ? s[j] & 63 : (s[8 + j] & 15) | ((s[j] >> 6) << 4);
-        const int minimum = sub < 4 ? s[4 + j] & 63 : (s[8 + j] >> 4) | ((s[4 + j] >> 6) << 4);
-        const float ds = d * static_cast<float>(scale), dm = dmin * static_cast<float>(minimum);
-        for (int i = 0; i < 32; ++i) out[32 * sub + i] = ds * static_cast<float>(get_nibble(b.quads[sub], i, lane)) - dm;
-    }
-}
-
-void unpack(const PackedQ6_K& b, int lane, float* out) {
-    const float d = f16_to_f32(b.d[lane]);
-    for (int column = 0; column < 256; ++column) {
-        const int sub = column / 32, in_sub = column % 32;
-        const int high = b.parts[sub].high[in_sub / 16][4 * lane + column % 4] >> (2 * (in_sub % 16 / 4));
-        const int value = (get_nibble(b.parts[sub].low, in_sub, lane) | ((high & 3) << 4)) - 32;
-        out[column] = d * static_cast<float>(b.scales[column / 16][lane]) * static_cast<float>(value);
-    }
-}
-
-template <class Packed>
-void unpack_blocks(const uint8_t* group, int64_t blocks, int lane, int columns, float* out) {
-    for (int64_t i = 0; i < blocks; ++i) unpack(reinterpret_cast<const Packed*>(group)[i], lane, out + i * columns);
+// Columns one after another, the 16 lanes of each side by side.
+template <class T>
+void pack_floats(const uint8_t* source, int64_t cols, int lanes, uint8_t* out) {
+    if (lanes < kLanes) std::memset(out, 0, static_cast<size_t>(cols) * kLanes * sizeof(T));
+    for (int64_t i = 0; i < cols; ++i)
+        for (int lane = 0; lane < lanes; ++lane)
+            std::memcpy(out + static_cast<size_t>(i * kLanes + lane) * sizeof(T),
+                        source + static_cast<size_t>(lane * cols + i) * sizeof(T), sizeof(T));
 }
 
 }  // namespace
@@ -139,26 +196,13 @@ void pack_group(TensorType type, const uint8_t* source, int64_t rows, int64_t co
     const int lanes = static_cast<int>(left < kLanes ? left : kLanes);
     source += static_cast<size_t>(first * blocks) * bytes_per_block(type);
     switch (type) {
-        case TensorType::F32: return pack_f32(source, cols, lanes, out);
-        case TensorType::Q4_1: return pack_blocks<BlockQ4_1, PackedQ4_1>(source, blocks, lanes, out);
-        case TensorType::Q8_0: return pack_blocks<BlockQ8_0, PackedQ8_0>(source, blocks, lanes, out);
-        case TensorType::Q4_K: return pack_blocks<BlockQ4_K, PackedQ4_K>(source, blocks, lanes, out);
-        case TensorType::Q6_K: return pack_blocks<BlockQ6_K, PackedQ6_K>(source, blocks, lanes, out);
-    }
-}
-
-void unpack_row(const PackedMatrix& m, int64_t row, float* out) {
-    const uint8_t* group = m.data + static_cast<size_t>(row / kLanes) * m.group_bytes;
-    const int lane = static_cast<int>(row % kLanes);
-    const int64_t blocks = m.cols / columns_per_block(m.type);
-    switch (m.type) {
-        case TensorType::F32:
-            for (int64_t i = 0; i < m.cols; ++i) out[i] = reinterpret_cast<const float*>(group)[i * kLanes + lane];
-            return;
-        case TensorType::Q4_1: return unpack_blocks<PackedQ4_1>(group, blocks, lane, 32, out);
-        case TensorType::Q8_0: return unpack_blocks<PackedQ8_0>(group, blocks, lane, 32, out);
-        case TensorType::Q4_K: return unpack_blocks<PackedQ4_K>(group, blocks, lane, 256, out);
-        case TensorType::Q6_K: return unpack_blocks<PackedQ6_K>(group, blocks, lane, 256, out);
+        case TensorType::F32: return pack_floats<float>(source, cols, lanes, out);
+        case TensorType::F16:
+        case TensorType::BF16: return pack_floats<uint16_t>(source, cols, lanes, out);
+#define TS_PACK(type, columns) \
+    case TensorType::type: return pack_blocks<Block##type, Packed##type>(source, blocks, lanes, out);
+            TS_PACKED_TYPES(TS_PACK)
+#undef TS_PACK
     }
 }
 

@@ -1,4 +1,4 @@
-// From a file's rows to packed groups of 16 rows, and single rows back to float32.
+// From a file's rows to packed groups of 16 rows.
 #pragma once
 
 #include "ops.h"
@@ -10,8 +10,5 @@ size_t packed_group_bytes(TensorType type, int64_t cols);
 
 // Packs rows [16 * group, 16 * group + 16) of a (rows, cols) tensor; rows past the end become zeros.
 void pack_group(TensorType type, const uint8_t* source, int64_t rows, int64_t cols, int64_t group, uint8_t* out);
-
-// Row `row` of a packed matrix, dequantised: out (cols).
-void unpack_row(const PackedMatrix& matrix, int64_t row, float* out);
 
 }  // namespace twostroke

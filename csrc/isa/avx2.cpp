@@ -4,6 +4,7 @@
 #include "../simd/avx2.h"
 #include "../kernels/math.h"
 #include "../kernels/rows.h"
+#include "../kernels/panels.h"
 #include "../kernels/linear.h"
 #include "../kernels/attention.h"
 #include "../kernels/probe.h"

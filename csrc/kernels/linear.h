@@ -17,14 +17,6 @@ struct Tile {
     TS_METHOD int32_t sum32(int t, int64_t block) const { return sum16(t, 2 * block) + sum16(t, 2 * block + 1); }
 };
 
-TS_INLINE void unpack_nibbles(const uint8_t (*vectors)[64], Bytes64* w) {
-    for (int v = 0; v < 4; ++v) {
-        const Bytes64 both = b_load(vectors[v]);
-        w[2 * v] = b_low4(both);
-        w[2 * v + 1] = b_high4(both);
-    }
-}
-
 template <int kQuads>
 TS_INLINE I32x16 dot_columns(const Bytes64* w, const uint8_t* x) {
     Dot dot = dot_zero();
@@ -32,120 +24,73 @@ TS_INLINE I32x16 dot_columns(const Bytes64* w, const uint8_t* x) {
     return dot_sum(dot);
 }
 
-// acc += x_scale * (scale * sum(q x) + minimum * sum(x))
-template <int T>
-TS_INLINE void add_affine(const Bytes64* w, F32x16 scale, F32x16 minimum, Tile x, int64_t block, F32x16* acc) {
+// acc += x_scale * sum over 32 columns of weight * q, for T activation rows.
+template <int T, class P>
+TS_INLINE void add_columns(const Columns& c, Tile x, int64_t block, F32x16* acc) {
     for (int t = 0; t < T; ++t) {
-        const F32x16 dot = to_f32(dot_columns<8>(w, x.quads(t, block)));
-        const F32x16 sum = to_f32(i_set(x.sum32(t, block)));
-        acc[t] = f_fma(f_fma(scale, dot, f_mul(minimum, sum)), f_set(x.scale(t, block)), acc[t]);
+        const uint8_t* q = x.quads(t, block);
+        F32x16 sum;
+        if constexpr (P::kHalves) {
+            const int32_t sum0 = x.sum16(t, 2 * block), sum1 = x.sum16(t, 2 * block + 1);
+            I32x16 dot0 = dot_columns<4>(c.quads, q), dot1 = dot_columns<4>(c.quads + 4, q + 32);
+            if constexpr (P::kOffset != 0) {
+                dot0 = i_add(dot0, i_set(-P::kOffset * sum0));
+                dot1 = i_add(dot1, i_set(-P::kOffset * sum1));
+            }
+            sum = f_fma(to_f32(dot0), c.scale[0], f_mul(to_f32(dot1), c.scale[1]));
+            if constexpr (P::kAffine) {
+                sum = f_fma(c.minimum[0], to_f32(i_set(sum0)), sum);
+                sum = f_fma(c.minimum[1], to_f32(i_set(sum1)), sum);
+            }
+        } else {
+            const int32_t sum32 = x.sum32(t, block);
+            I32x16 dot = dot_columns<8>(c.quads, q);
+            if constexpr (P::kOffset != 0) dot = i_add(dot, i_set(-P::kOffset * sum32));
+            if constexpr (P::kAffine) {
+                sum = f_fma(c.scale[0], to_f32(dot), f_mul(c.minimum[0], to_f32(i_set(sum32))));
+            } else {
+                sum = f_mul(c.scale[0], to_f32(dot));
+            }
+        }
+        acc[t] = f_fma(sum, f_set(x.scale(t, block)), acc[t]);
     }
 }
 
-struct PanelQ4_1 {
-    static constexpr int kColumns = 32;
-    template <int T>
-    TS_INLINE void block(const uint8_t* data, Tile x, int64_t index, F32x16* acc) {
-        const auto* b = reinterpret_cast<const PackedQ4_1*>(data);
-        Bytes64 w[8];
-        unpack_nibbles(b->quads, w);
-        add_affine<T>(w, f_load_f16(b->d), f_load_f16(b->m), x, index, acc);
-    }
-};
-
-struct PanelQ8_0 {
-    static constexpr int kColumns = 32;
-    template <int T>
-    TS_INLINE void block(const uint8_t* data, Tile x, int64_t index, F32x16* acc) {
-        const auto* b = reinterpret_cast<const PackedQ8_0*>(data);
-        const F32x16 d = f_load_f16(b->d);
-        Bytes64 w[8];
-        for (int i = 0; i < 8; ++i) w[i] = b_load(b->quads[i]);
-        for (int t = 0; t < T; ++t) {
-            const I32x16 dot = i_add(dot_columns<8>(w, x.quads(t, index)), i_set(-128 * x.sum32(t, index)));
-            acc[t] = f_fma(f_mul(d, to_f32(dot)), f_set(x.scale(t, index)), acc[t]);
-        }
-    }
-};
-
-struct PanelQ4_K {
-    static constexpr int kColumns = 256;
-    template <int T>
-    TS_INLINE void block(const uint8_t* data, Tile x, int64_t index, F32x16* acc) {
-        const auto* b = reinterpret_cast<const PackedQ4_K*>(data);
-        const F32x16 d = f_load_f16(b->d), dmin = f_sub(f_set(0.0f), f_load_f16(b->dmin));
-        const I32x16 s0 = i_load(b->scales[0]), s1 = i_load(b->scales[1]), s2 = i_load(b->scales[2]);
-        for (int sub = 0; sub < 8; ++sub) {
-            const int shift = 8 * (sub % 4);
-            I32x16 scale, minimum;
-            if (sub < 4) {
-                scale = i_and(i_shr(s0, shift), 63);
-                minimum = i_and(i_shr(s1, shift), 63);
-            } else {
-                scale = i_or(i_and(i_shr(s2, shift), 15), i_shl(i_and(i_shr(s0, shift + 6), 3), 4));
-                minimum = i_or(i_and(i_shr(s2, shift + 4), 15), i_shl(i_and(i_shr(s1, shift + 6), 3), 4));
-            }
-            Bytes64 w[8];
-            unpack_nibbles(b->quads[sub], w);
-            add_affine<T>(w, f_mul(d, to_f32(scale)), f_mul(dmin, to_f32(minimum)), x, index * 8 + sub, acc);
-        }
-    }
-};
-
-struct PanelQ6_K {
-    static constexpr int kColumns = 256;
-    template <int T>
-    TS_INLINE void block(const uint8_t* data, Tile x, int64_t index, F32x16* acc) {
-        const auto* b = reinterpret_cast<const PackedQ6_K*>(data);
-        const F32x16 d = f_load_f16(b->d);
-        for (int sub = 0; sub < 8; ++sub) {
-            const int64_t column_block = index * 8 + sub;
-            Bytes64 w[8];
-            unpack_nibbles(b->parts[sub].low, w);
-            for (int h = 0; h < 2; ++h) {
-                const Bytes64 high = b_load(b->parts[sub].high[h]);
-                w[4 * h] = b_or(w[4 * h], b_pair_to_4<0>(high));
-                w[4 * h + 1] = b_or(w[4 * h + 1], b_pair_to_4<1>(high));
-                w[4 * h + 2] = b_or(w[4 * h + 2], b_pair_to_4<2>(high));
-                w[4 * h + 3] = b_or(w[4 * h + 3], b_pair_to_4<3>(high));
-            }
-            const F32x16 scale0 = f_mul(d, to_f32(i_load_i8(b->scales[2 * sub])));
-            const F32x16 scale1 = f_mul(d, to_f32(i_load_i8(b->scales[2 * sub + 1])));
-            for (int t = 0; t < T; ++t) {
-                const uint8_t* q = x.quads(t, column_block);
-                const I32x16 dot0 = i_add(dot_columns<4>(w, q), i_set(-32 * x.sum16(t, 2 * column_block)));
-                const I32x16 dot1 = i_add(dot_columns<4>(w + 4, q + 32), i_set(-32 * x.sum16(t, 2 * column_block + 1)));
-                const F32x16 sum = f_fma(to_f32(dot0), scale0, f_mul(to_f32(dot1), scale1));
-                acc[t] = f_fma(sum, f_set(x.scale(t, column_block)), acc[t]);
-            }
-        }
-    }
-};
-
 // acc (T, 16): one group of 16 matrix rows times T activation rows.
-template <int T, class Panel>
+template <int T, class P, class Packed>
 static void multiply_packed(const PackedMatrix& m, const uint8_t* data, const LinearArgs& a, int64_t row, float* acc) {
     F32x16 sums[T];
     for (int t = 0; t < T; ++t) sums[t] = f_set(0.0f);
     const Tile x{&a.quant, row};
-    const int64_t blocks = m.cols / Panel::kColumns;
-    const size_t bytes = m.group_bytes / static_cast<size_t>(blocks);
+    const auto* blocks = reinterpret_cast<const Packed*>(data);
+    constexpr int kSubs = P::kColumns / 32;
     // A block is read front to back, so that the hardware prefetcher follows; prefetching by hand made it slower.
-    for (int64_t i = 0; i < blocks; ++i, data += bytes) Panel::template block<T>(data, x, i, sums);
+    for (int64_t i = 0; i < m.cols / P::kColumns; ++i)
+        for (int sub = 0; sub < kSubs; ++sub) {
+            Columns c;
+            P::load(blocks[i], sub, c);
+            add_columns<T, P>(c, x, i * kSubs + sub, sums);
+        }
     for (int t = 0; t < T; ++t) f_store(acc + 16 * t, sums[t]);
 }
 
-// F32 weights: columns go to four running sums by index modulo 4.
-template <int T>
-static void multiply_f32(const PackedMatrix& m, const uint8_t* data, const LinearArgs& a, int64_t row, float* acc) {
-    const auto* w = reinterpret_cast<const float*>(data);
+TS_INLINE F32x16 load_floats(const float* p) { return f_load(p); }
+struct Half { uint16_t bits; };
+struct Brain { uint16_t bits; };
+TS_INLINE F32x16 load_floats(const Half* p) { return f_load_f16(&p->bits); }
+TS_INLINE F32x16 load_floats(const Brain* p) { return f_load_bf16(&p->bits); }
+
+// Weights in floats, activations in float32: columns go to four running sums by index modulo 4.
+template <int T, class W>
+static void multiply_floats(const PackedMatrix& m, const uint8_t* data, const LinearArgs& a, int64_t row, float* acc) {
+    const auto* w = reinterpret_cast<const W*>(data);
     for (int t = 0; t < T; ++t) {
         const float* x = a.plain + (row + t) * m.cols;
         F32x16 sums[4] = {f_set(0.0f), f_set(0.0f), f_set(0.0f), f_set(0.0f)};
         int64_t k = 0;
         for (; k + 4 <= m.cols; k += 4)
-            for (int j = 0; j < 4; ++j) sums[j] = f_fma(f_load(w + (k + j) * 16), f_set(x[k + j]), sums[j]);
-        for (int j = 0; k < m.cols; ++k, ++j) sums[j] = f_fma(f_load(w + k * 16), f_set(x[k]), sums[j]);
+            for (int j = 0; j < 4; ++j) sums[j] = f_fma(load_floats(w + (k + j) * 16), f_set(x[k + j]), sums[j]);
+        for (int j = 0; k < m.cols; ++k, ++j) sums[j] = f_fma(load_floats(w + k * 16), f_set(x[k]), sums[j]);
         f_store(acc + 16 * t, f_add(f_add(sums[0], sums[1]), f_add(sums[2], sums[3])));
     }
 }
@@ -154,11 +99,13 @@ template <int T>
 static void multiply(const PackedMatrix& m, int64_t group, const LinearArgs& a, int64_t row, float* acc) {
     const uint8_t* data = m.data + static_cast<size_t>(group) * m.group_bytes;
     switch (m.type) {
-        case TensorType::F32: return multiply_f32<T>(m, data, a, row, acc);
-        case TensorType::Q4_1: return multiply_packed<T, PanelQ4_1>(m, data, a, row, acc);
-        case TensorType::Q8_0: return multiply_packed<T, PanelQ8_0>(m, data, a, row, acc);
-        case TensorType::Q4_K: return multiply_packed<T, PanelQ4_K>(m, data, a, row, acc);
-        case TensorType::Q6_K: return multiply_packed<T, PanelQ6_K>(m, data, a, row, acc);
+        case TensorType::F32: return multiply_floats<T, float>(m, data, a, row, acc);
+        case TensorType::F16: return multiply_floats<T, Half>(m, data, a, row, acc);
+        case TensorType::BF16: return multiply_floats<T, Brain>(m, data, a, row, acc);
+#define TS_MULTIPLY(type, columns) \
+    case TensorType::type: return multiply_packed<T, Panel##type, Packed##type>(m, data, a, row, acc);
+            TS_PACKED_TYPES(TS_MULTIPLY)
+#undef TS_MULTIPLY
     }
 }
 
@@ -180,6 +127,58 @@ static void linear_tile(const LinearArgs& a, int64_t group, int64_t row) {
     multiply<T>(*a.matrix, group, a, row, acc);
     if (a.up) multiply<T>(*a.up, group, a, row, up);
     store_tile(a, group, row, T, acc, a.up ? up : nullptr);
+}
+
+// One lane of 32 columns as floats, exactly the file's weights.
+template <class P>
+TS_INLINE void store_weights(const Columns& c, int lane, float* out) {
+    alignas(64) float scale[2][16], minimum[2][16];
+    alignas(64) uint8_t quad[64];
+    for (int h = 0; h < (P::kHalves ? 2 : 1); ++h) {
+        f_store(scale[h], c.scale[h]);
+        if (P::kAffine) f_store(minimum[h], c.minimum[h]);
+    }
+    for (int i = 0; i < 32; ++i) {
+        if (i % 4 == 0) b_store(quad, c.quads[i / 4]);
+        const int h = P::kHalves ? i / 16 : 0;
+        const float product = scale[h][lane] * static_cast<float>(quad[4 * lane + i % 4] - P::kOffset);
+        out[i] = P::kAffine ? product + minimum[h][lane] : product;
+    }
+}
+
+template <class P, class Packed>
+static void unpack_packed(const PackedMatrix& m, const uint8_t* data, int lane, float* out) {
+    const auto* blocks = reinterpret_cast<const Packed*>(data);
+    for (int64_t i = 0; i < m.cols / P::kColumns; ++i)
+        for (int sub = 0; sub < P::kColumns / 32; ++sub, out += 32) {
+            Columns c;
+            P::load(blocks[i], sub, c);
+            store_weights<P>(c, lane, out);
+        }
+}
+
+template <class W>
+static void unpack_floats(const PackedMatrix& m, const uint8_t* data, int lane, float* out) {
+    float lanes[16];
+    for (int64_t i = 0; i < m.cols; ++i) {
+        f_store(lanes, load_floats(reinterpret_cast<const W*>(data) + i * kLanes));
+        out[i] = lanes[lane];
+    }
+}
+
+// Row `row` of a matrix as floats: out (cols).
+static void unpack_row(const PackedMatrix& m, int64_t row, float* out) {
+    const uint8_t* data = m.data + static_cast<size_t>(row / kLanes) * m.group_bytes;
+    const int lane = static_cast<int>(row % kLanes);
+    switch (m.type) {
+        case TensorType::F32: return unpack_floats<float>(m, data, lane, out);
+        case TensorType::F16: return unpack_floats<Half>(m, data, lane, out);
+        case TensorType::BF16: return unpack_floats<Brain>(m, data, lane, out);
+#define TS_UNPACK(type, columns) \
+    case TensorType::type: return unpack_packed<Panel##type, Packed##type>(m, data, lane, out);
+            TS_PACKED_TYPES(TS_UNPACK)
+#undef TS_UNPACK
+    }
 }
 
 // Groups are taken a cache-full at a time: each tile of activations is multiplied by all of them while they stay in L2.

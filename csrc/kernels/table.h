@@ -7,6 +7,7 @@ static Kernels make_table(const char* name) {
     k.name = name;
     k.quantize_rows = quantize_rows;
     k.linear = linear;
+    k.unpack_row = unpack_row;
     k.rms_norm = rms_norm;
     k.rope = rope;
     k.store_kv = store_kv;

@@ -91,6 +91,14 @@ TS_INLINE I32x16 i_load_i8(const int8_t* p) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     return {_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
 }
+TS_INLINE I32x16 i_load_u8(const uint8_t* p) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
+}
+TS_INLINE I32x16 i_load_u16(const uint16_t* p) {
+    const auto* q = reinterpret_cast<const __m128i*>(p);
+    return {_mm256_cvtepu16_epi32(_mm_loadu_si128(q)), _mm256_cvtepu16_epi32(_mm_loadu_si128(q + 1))};
+}
 TS_INLINE I32x16 i_add(I32x16 x, I32x16 y) { return TS_BOTH(I32x16, _mm256_add_epi32, x, y); }
 TS_INLINE I32x16 i_and(I32x16 x, int32_t m) {
     const I32x16 y = i_set(m);
@@ -99,6 +107,7 @@ TS_INLINE I32x16 i_and(I32x16 x, int32_t m) {
 TS_INLINE I32x16 i_or(I32x16 x, I32x16 y) { return TS_BOTH(I32x16, _mm256_or_si256, x, y); }
 TS_INLINE I32x16 i_shr(I32x16 x, int s) { return {_mm256_srli_epi32(x.a, s), _mm256_srli_epi32(x.b, s)}; }
 TS_INLINE I32x16 i_shl(I32x16 x, int s) { return {_mm256_slli_epi32(x.a, s), _mm256_slli_epi32(x.b, s)}; }
+TS_INLINE F32x16 bits_f32(I32x16 x) { return {_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
 TS_INLINE F32x16 to_f32(I32x16 x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
 TS_INLINE I32x16 to_i32(F32x16 x) { return {_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)}; }
 TS_INLINE F32x16 f_scale2(F32x16 x, I32x16 n) {
@@ -120,12 +129,23 @@ TS_INLINE Bytes64 b_mask(Bytes64 x, char m) {
 }
 TS_INLINE Bytes64 b_low4(Bytes64 x) { return b_mask(x, 15); }
 TS_INLINE Bytes64 b_high4(Bytes64 x) { return b_mask({_mm256_srli_epi16(x.a, 4), _mm256_srli_epi16(x.b, 4)}, 15); }
-template <int g>
-TS_INLINE Bytes64 b_pair_to_4(Bytes64 x) {
-    if (g == 0) x = {_mm256_slli_epi16(x.a, 4), _mm256_slli_epi16(x.b, 4)};
-    if (g == 1) x = {_mm256_slli_epi16(x.a, 2), _mm256_slli_epi16(x.b, 2)};
-    if (g == 3) x = {_mm256_srli_epi16(x.a, 2), _mm256_srli_epi16(x.b, 2)};
-    return b_mask(x, 0x30);
+template <int from, int to>
+TS_INLINE Bytes64 b_shift(Bytes64 x) {
+    if (from > to) return {_mm256_srli_epi16(x.a, from - to), _mm256_srli_epi16(x.b, from - to)};
+    if (from < to) return {_mm256_slli_epi16(x.a, to - from), _mm256_slli_epi16(x.b, to - from)};
+    return x;
+}
+template <int g, int to>
+TS_INLINE Bytes64 b_pair(Bytes64 x) {
+    return b_mask(b_shift<2 * g, to>(x), static_cast<char>(3 << to));
+}
+template <int g, int to>
+TS_INLINE Bytes64 b_bit(Bytes64 x) {
+    return b_mask(b_shift<g, to>(x), static_cast<char>(1 << to));
+}
+TS_INLINE Bytes64 b_lookup(const uint8_t* table, Bytes64 x) {
+    const __m256i t = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+    return {_mm256_shuffle_epi8(t, x.a), _mm256_shuffle_epi8(t, x.b)};
 }
 TS_INLINE Bytes64 b_or(Bytes64 x, Bytes64 y) { return TS_BOTH(Bytes64, _mm256_or_si256, x, y); }
 

@@ -64,11 +64,18 @@ TS_INLINE void i_store(int32_t* p, I32x16 a) { _mm512_storeu_si512(p, a); }
 TS_INLINE I32x16 i_load_i8(const int8_t* p) {
     return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
+TS_INLINE I32x16 i_load_u8(const uint8_t* p) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+TS_INLINE I32x16 i_load_u16(const uint16_t* p) {
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
 TS_INLINE I32x16 i_add(I32x16 a, I32x16 b) { return _mm512_add_epi32(a, b); }
 TS_INLINE I32x16 i_and(I32x16 a, int32_t m) { return _mm512_and_si512(a, _mm512_set1_epi32(m)); }
 TS_INLINE I32x16 i_or(I32x16 a, I32x16 b) { return _mm512_or_si512(a, b); }
 TS_INLINE I32x16 i_shr(I32x16 a, int s) { return _mm512_srli_epi32(a, static_cast<unsigned>(s)); }
 TS_INLINE I32x16 i_shl(I32x16 a, int s) { return _mm512_slli_epi32(a, static_cast<unsigned>(s)); }
+TS_INLINE F32x16 bits_f32(I32x16 a) { return _mm512_castsi512_ps(a); }
 TS_INLINE F32x16 to_f32(I32x16 a) { return _mm512_cvtepi32_ps(a); }
 TS_INLINE I32x16 to_i32(F32x16 a) { return _mm512_cvtps_epi32(a); }
 TS_INLINE F32x16 f_scale2(F32x16 a, I32x16 n) {
@@ -79,12 +86,23 @@ TS_INLINE Bytes64 b_load(const uint8_t* p) { return _mm512_loadu_si512(p); }
 TS_INLINE void b_store(uint8_t* p, Bytes64 a) { _mm512_storeu_si512(p, a); }
 TS_INLINE Bytes64 b_low4(Bytes64 a) { return _mm512_and_si512(a, _mm512_set1_epi8(15)); }
 TS_INLINE Bytes64 b_high4(Bytes64 a) { return _mm512_and_si512(_mm512_srli_epi16(a, 4), _mm512_set1_epi8(15)); }
-template <int g>
-TS_INLINE Bytes64 b_pair_to_4(Bytes64 a) {
-    if (g == 0) a = _mm512_slli_epi16(a, 4);
-    if (g == 1) a = _mm512_slli_epi16(a, 2);
-    if (g == 3) a = _mm512_srli_epi16(a, 2);
-    return _mm512_and_si512(a, _mm512_set1_epi8(0x30));
+template <int from, int to>
+TS_INLINE Bytes64 b_shift(Bytes64 a) {
+    if (from > to) return _mm512_srli_epi16(a, from - to);
+    if (from < to) return _mm512_slli_epi16(a, to - from);
+    return a;
+}
+template <int g, int to>
+TS_INLINE Bytes64 b_pair(Bytes64 a) {
+    return _mm512_and_si512(b_shift<2 * g, to>(a), _mm512_set1_epi8(3 << to));
+}
+template <int g, int to>
+TS_INLINE Bytes64 b_bit(Bytes64 a) {
+    return _mm512_and_si512(b_shift<g, to>(a), _mm512_set1_epi8(1 << to));
+}
+TS_INLINE Bytes64 b_lookup(const uint8_t* table, Bytes64 a) {
+    const __m128i t = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(t), a);
 }
 TS_INLINE Bytes64 b_or(Bytes64 a, Bytes64 b) { return _mm512_or_si512(a, b); }
 

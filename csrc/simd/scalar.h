@@ -61,6 +61,8 @@ TS_INLINE I32x16 i_set(int32_t x) { I32x16 r; TS_EACH r.v[i] = x; return r; }
 TS_INLINE I32x16 i_load(const void* p) { I32x16 r; std::memcpy(r.v, p, 64); return r; }
 TS_INLINE void i_store(int32_t* p, I32x16 a) { std::memcpy(p, a.v, 64); }
 TS_INLINE I32x16 i_load_i8(const int8_t* p) { I32x16 r; TS_EACH r.v[i] = p[i]; return r; }
+TS_INLINE I32x16 i_load_u8(const uint8_t* p) { I32x16 r; TS_EACH r.v[i] = p[i]; return r; }
+TS_INLINE I32x16 i_load_u16(const uint16_t* p) { I32x16 r; TS_EACH r.v[i] = p[i]; return r; }
 TS_INLINE I32x16 i_add(I32x16 a, I32x16 b) { TS_EACH a.v[i] += b.v[i]; return a; }
 TS_INLINE I32x16 i_and(I32x16 a, int32_t m) { TS_EACH a.v[i] &= m; return a; }
 TS_INLINE I32x16 i_or(I32x16 a, I32x16 b) { TS_EACH a.v[i] |= b.v[i]; return a; }
@@ -72,6 +74,7 @@ TS_INLINE I32x16 i_shl(I32x16 a, int s) {
     TS_EACH a.v[i] = static_cast<int32_t>(static_cast<uint32_t>(a.v[i]) << s);
     return a;
 }
+TS_INLINE F32x16 bits_f32(I32x16 a) { F32x16 r; std::memcpy(r.v, a.v, 64); return r; }
 TS_INLINE F32x16 to_f32(I32x16 a) { F32x16 r; TS_EACH r.v[i] = static_cast<float>(a.v[i]); return r; }
 // Round to nearest even; |a| must be below 2^22.
 TS_INLINE I32x16 to_i32(F32x16 a) {
@@ -89,10 +92,21 @@ TS_INLINE Bytes64 b_load(const uint8_t* p) { Bytes64 r; std::memcpy(r.v, p, 64);
 TS_INLINE void b_store(uint8_t* p, Bytes64 a) { std::memcpy(p, a.v, 64); }
 TS_INLINE Bytes64 b_low4(Bytes64 a) { for (auto& x : a.v) x &= 15; return a; }
 TS_INLINE Bytes64 b_high4(Bytes64 a) { for (auto& x : a.v) x >>= 4; return a; }
-// Bits 2g, 2g + 1 of every byte, moved to bits 4 and 5.
-template <int g>
-TS_INLINE Bytes64 b_pair_to_4(Bytes64 a) {
-    for (auto& x : a.v) x = static_cast<uint8_t>(((x >> (2 * g)) & 3) << 4);
+// Bits 2g, 2g + 1 of every byte, moved to bits `to`, `to` + 1.
+template <int g, int to>
+TS_INLINE Bytes64 b_pair(Bytes64 a) {
+    for (auto& x : a.v) x = static_cast<uint8_t>(((x >> (2 * g)) & 3) << to);
+    return a;
+}
+// Bit g of every byte, moved to bit `to`.
+template <int g, int to>
+TS_INLINE Bytes64 b_bit(Bytes64 a) {
+    for (auto& x : a.v) x = static_cast<uint8_t>(((x >> g) & 1) << to);
+    return a;
+}
+// table[x] for every byte x < 16.
+TS_INLINE Bytes64 b_lookup(const uint8_t* table, Bytes64 a) {
+    for (auto& x : a.v) x = table[x];
     return a;
 }
 TS_INLINE Bytes64 b_or(Bytes64 a, Bytes64 b) { for (int i = 0; i < 64; ++i) a.v[i] |= b.v[i]; return a; }
