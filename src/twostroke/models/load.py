@@ -20,7 +20,12 @@ from twostroke.weights.gguf import GGUFFile
 from twostroke.weights.source import WeightSource
 from twostroke.weights.tensor_types import TensorType
 
-MATRIX_TYPES = (TensorType.F32, TensorType.Q4_1, TensorType.Q8_0, TensorType.Q4_K, TensorType.Q6_K)
+MATRIX_TYPES = (
+    *(TensorType.F32, TensorType.F16, TensorType.BF16),
+    *(TensorType.Q4_0, TensorType.Q4_1, TensorType.Q5_0, TensorType.Q5_1, TensorType.Q8_0),
+    *(TensorType.Q2_K, TensorType.Q3_K, TensorType.Q4_K, TensorType.Q5_K, TensorType.Q6_K),
+    *(TensorType.IQ4_NL, TensorType.IQ4_XS, TensorType.MXFP4, TensorType.TQ2_0),
+)  # those with kernels
 
 
 @dataclass(frozen=True, slots=True)
