@@ -19,7 +19,7 @@ from twostroke.weights.tensor_types import TensorType
 MetadataValue = bool | int | float | str | list[str] | npt.NDArray[np.generic]
 
 _VERSIONS = (2, 3)
-_MAX_ENTRIES = 1 << 16  # metadata keys, and tensors
+MAX_ENTRIES = 1 << 16  # metadata keys, and tensors of a model
 _MAX_DIMS = 4
 _DEFAULT_ALIGNMENT = 32
 _MAX_ALIGNMENT = 1 << 20
@@ -30,9 +30,9 @@ _MIN_TENSOR_BYTES = 8 + 4 + 8 + 4 + 8  # name length, dimensions count, one dime
 
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
-_BOOL, _STRING, _ARRAY = 7, 8, 9
+BOOL, STRING, ARRAY = 7, 8, 9
 # id of a metadata type -> its numbers
-_NUMBERS = {
+NUMBERS = {
     0: struct.Struct("<B"),
     1: struct.Struct("<b"),
     2: struct.Struct("<H"),
@@ -40,7 +40,7 @@ _NUMBERS = {
     4: _U32,
     5: struct.Struct("<i"),
     6: struct.Struct("<f"),
-    _BOOL: struct.Struct("<B"),
+    BOOL: struct.Struct("<B"),
     10: _U64,
     11: struct.Struct("<q"),
     12: struct.Struct("<d"),
@@ -49,8 +49,12 @@ _NUMBERS = {
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A checked header. Tensor offsets are absolute; every tensor lies inside the file and overlaps no other."""
+    """A checked header. Tensor offsets are absolute; every tensor lies inside the file and overlaps no other.
 
+    `num_bytes` is the size of the file.
+    """
+
+    num_bytes: int
     version: int
     alignment: int
     metadata: dict[str, MetadataValue]
@@ -60,8 +64,8 @@ class Header:
 def read_header(cursor: ByteCursor) -> Header:
     """Parse and check everything before the data section. Raises ModelFileError or UnsupportedModelError."""
     version = _read_version(cursor)
-    num_tensors = cursor.count("tensor count", _MIN_TENSOR_BYTES, _MAX_ENTRIES)
-    num_keys = cursor.count("metadata count", _MIN_KEY_BYTES, _MAX_ENTRIES)
+    num_tensors = cursor.count("tensor count", _MIN_TENSOR_BYTES, MAX_ENTRIES)
+    num_keys = cursor.count("metadata count", _MIN_KEY_BYTES, MAX_ENTRIES)
     metadata: dict[str, MetadataValue] = {}
     for index in range(num_keys):
         key = _read_name(cursor, f"metadata key {index}")
@@ -75,7 +79,7 @@ def read_header(cursor: ByteCursor) -> Header:
         if tensor.name in tensors:
             raise cursor.error(f"tensor {tensor.name!r} occurs twice")
         tensors[tensor.name] = tensor
-    return Header(version, alignment, metadata, _placed(cursor, tensors, alignment))
+    return Header(cursor.size, version, alignment, metadata, _placed(cursor, tensors, alignment))
 
 
 def _read_version(cursor: ByteCursor) -> int:
@@ -102,14 +106,14 @@ def _read_name(cursor: ByteCursor, what: str) -> str:
 def _read_value(cursor: ByteCursor, key: str) -> MetadataValue:
     what = f"metadata {key!r}"
     kind = int(cursor.number(_U32, f"type of {what}"))
-    if kind == _STRING:
+    if kind == STRING:
         return cursor.string(what)
-    if kind == _ARRAY:
+    if kind == ARRAY:
         return _read_array(cursor, what)
-    if kind not in _NUMBERS:
+    if kind not in NUMBERS:
         raise cursor.error(f"{what} has the unknown type {kind}")
-    value = cursor.number(_NUMBERS[kind], what)
-    if kind != _BOOL:
+    value = cursor.number(NUMBERS[kind], what)
+    if kind != BOOL:
         return value
     if value > 1:
         raise cursor.error(f"{what} is a boolean of value {value}")
@@ -118,15 +122,15 @@ def _read_value(cursor: ByteCursor, key: str) -> MetadataValue:
 
 def _read_array(cursor: ByteCursor, what: str) -> MetadataValue:
     kind = int(cursor.number(_U32, f"item type of {what}"))
-    if kind == _ARRAY:
+    if kind == ARRAY:
         raise cursor.error(f"{what} is an array of arrays")
-    if kind == _STRING:
+    if kind == STRING:
         return cursor.strings(cursor.count(f"length of {what}", _U64.size), what)
-    if kind not in _NUMBERS:
+    if kind not in NUMBERS:
         raise cursor.error(f"{what} has the unknown item type {kind}")
-    number = _NUMBERS[kind]
+    number = NUMBERS[kind]
     values = cursor.numbers(number.format, cursor.count(f"length of {what}", number.size), what)
-    if kind != _BOOL:
+    if kind != BOOL:
         return values
     if np.any(values > np.uint8(1)):
         raise cursor.error(f"{what} holds a boolean that is neither 0 nor 1")

