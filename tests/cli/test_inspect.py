@@ -2,6 +2,7 @@
 
 import json
 import math
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -136,12 +137,16 @@ def test_an_unknown_architecture_is_shown_and_named(tmp_path: Path) -> None:
 
 
 def test_an_unsupported_tensor_type_is_shown_and_named(tmp_path: Path) -> None:
-    path = str(write_tiny_gguf(tmp_path / "m.gguf", types={"ffn_down": "Q5_0", "default": "Q8_0"}))
-    shown = json_of("inspect", path, "--program")
+    name, path = b"blk.0.ffn_down.weight", write_tiny_gguf(tmp_path / "m.gguf", types="F32")
+    content = bytearray(path.read_bytes())
+    at = content.index(name) + len(name) + 4 + 2 * 8  # past the number of dimensions and two of them
+    content[at : at + 4] = struct.pack("<I", gguf.GGMLQuantizationType.I32)  # as large as F32
+    path.write_bytes(content)
+    shown = json_of("inspect", str(path), "--program")
     assert not shown["runs"]
     (reason,) = shown["reasons"]
-    assert "ffn_down.weight" in reason and "Q5_0" in reason
-    assert {row["type"]: row["bits_per_weight"] for row in shown["tensor_types"]}["Q5_0"] == 5.5
+    assert name.decode() in reason and "I32" in reason
+    assert {row["type"]: row["count"] for row in shown["tensor_types"]}["I32"] == 1
     assert shown["program"]["decode"]["flops"] > 0  # the program needs no kernels
 
 
