@@ -165,11 +165,15 @@ NB_MODULE(_core, m) {
             "isa"_a, "num_threads"_a, "max_rows"_a, "max_context"_a, "kv_type"_a, "num_blocks"_a)
         .def(
             "add_matrix",
-            [](Executor& self, int type, int64_t rows, int64_t cols, In<uint8_t> data) {
+            [](Executor& self, int type, int64_t rows, int64_t cols, In<uint8_t> data, int codebook) {
                 nb::gil_scoped_release release;
-                return self.add_matrix(static_cast<TensorType>(type), rows, cols, data.data());
+                return self.add_matrix(static_cast<TensorType>(type), rows, cols, data.data(), codebook);
             },
-            "tensor_type"_a, "rows"_a, "cols"_a, "data"_a)
+            "tensor_type"_a, "rows"_a, "cols"_a, "data"_a, "codebook"_a)
+        .def("add_codebook",
+             [](Executor& self, In<int8_t> entries) {
+                 return self.add_codebook(entries.data(), static_cast<int64_t>(entries.size()));
+             })
         .def("add_vector",
              [](Executor& self, In<float> data) { return self.add_vector(data.data(), static_cast<int64_t>(data.size())); })
         .def(

@@ -10,7 +10,8 @@ namespace twostroke {
 // GGML type ids of the tensor types that have kernels.
 enum class TensorType : int {
     F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q5_0 = 6, Q5_1 = 7, Q8_0 = 8, Q2_K = 10, Q3_K = 11, Q4_K = 12, Q5_K = 13,
-    Q6_K = 14, IQ4_NL = 20, IQ4_XS = 23, BF16 = 30, TQ2_0 = 35, MXFP4 = 39
+    Q6_K = 14, IQ2_XXS = 16, IQ2_XS = 17, IQ3_XXS = 18, IQ1_S = 19, IQ4_NL = 20, IQ3_S = 21, IQ2_S = 22, IQ4_XS = 23,
+    IQ1_M = 29, BF16 = 30, TQ1_0 = 34, TQ2_0 = 35, MXFP4 = 39
 };
 
 // --- blocks of 32 weights; d, m in f16 ---------------------------------------------------------------------------------
@@ -104,6 +105,58 @@ struct BlockTQ2_0 {  // d * (q - 1)
 };
 static_assert(sizeof(BlockTQ2_0) == 66);
 
+// Codebook blocks: an index names an entry of 8 values (IQ1, IQ2) or 4 (IQ3). "Sevens" are the signs of 8 values, the
+// eighth making the number of minus signs even.
+
+struct BlockIQ2_XXS {  // per 32: 4 index bytes; 4 sevens and a scale of 4 bits
+    uint16_t d;
+    uint8_t qs[64];
+};
+static_assert(sizeof(BlockIQ2_XXS) == 66);
+
+struct BlockIQ2_XS {  // per 8: index of 9 bits and a seven; per 16: scale of 4 bits
+    uint16_t d, qs[32];
+    uint8_t scales[8];
+};
+static_assert(sizeof(BlockIQ2_XS) == 74);
+
+struct BlockIQ2_S {  // per 8: index of 8 + 2 bits, 8 signs; per 16: scale of 4 bits
+    uint16_t d;
+    uint8_t qs[32], signs[32], qh[8], scales[8];
+};
+static_assert(sizeof(BlockIQ2_S) == 82);
+
+struct BlockIQ3_XXS {  // per 4: index of 8 bits; per 32: 4 sevens and a scale of 4 bits
+    uint16_t d;
+    uint8_t qs[64], heads[32];
+};
+static_assert(sizeof(BlockIQ3_XXS) == 98);
+
+struct BlockIQ3_S {  // per 4: index of 8 + 1 bits; per 8: 8 signs; per 32: scale of 4 bits
+    uint16_t d;
+    uint8_t qs[64], qh[8], signs[32], scales[4];
+};
+static_assert(sizeof(BlockIQ3_S) == 110);
+
+struct BlockIQ1_S {  // per 8: index of 8 + 3 bits; per 32: scale of 3 bits, sign of the shift by 1/8
+    uint16_t d;
+    uint8_t qs[32];
+    uint16_t qh[8];
+};
+static_assert(sizeof(BlockIQ1_S) == 50);
+
+struct BlockIQ1_M {  // per 8: index of 8 + 3 bits, sign of the shift; per 16: scale of 3 bits; d in the top bits of scales
+    uint8_t qs[32], qh[16];
+    uint16_t scales[4];
+};
+static_assert(sizeof(BlockIQ1_M) == 56);
+
+struct BlockTQ1_0 {  // d * (q - 1), five base-3 digits a byte
+    uint8_t qs[48], qh[4];
+    uint16_t d;
+};
+static_assert(sizeof(BlockTQ1_0) == 54);
+
 // Packed forms: 16 rows ("lanes") side by side, so that one vector holds the same columns of 16 rows. A quad is 4
 // consecutive columns of all lanes: byte 4 * lane + j is column j. Quads are unsigned; signed types are offset.
 // Every packed block has exactly the bits of its 16 source blocks.
@@ -187,10 +240,26 @@ struct PackedTQ2_0 {
     Pairs quads[16];
 };
 
+// Codebook blocks stay as they are, those of the 16 lanes one after another.
+template <class Block>
+struct Raw {
+    Block lanes[kLanes];
+};
+using PackedIQ2_XXS = Raw<BlockIQ2_XXS>;
+using PackedIQ2_XS = Raw<BlockIQ2_XS>;
+using PackedIQ2_S = Raw<BlockIQ2_S>;
+using PackedIQ3_XXS = Raw<BlockIQ3_XXS>;
+using PackedIQ3_S = Raw<BlockIQ3_S>;
+using PackedIQ1_S = Raw<BlockIQ1_S>;
+using PackedIQ1_M = Raw<BlockIQ1_M>;
+using PackedTQ1_0 = Raw<BlockTQ1_0>;
+
 // Every packed type and its columns a block.
 #define TS_PACKED_TYPES(X)                                                                                    \
     X(Q4_0, 32) X(Q4_1, 32) X(Q5_0, 32) X(Q5_1, 32) X(Q8_0, 32) X(IQ4_NL, 32) X(MXFP4, 32)                    \
-    X(Q2_K, 256) X(Q3_K, 256) X(Q4_K, 256) X(Q5_K, 256) X(Q6_K, 256) X(IQ4_XS, 256) X(TQ2_0, 256)
+    X(Q2_K, 256) X(Q3_K, 256) X(Q4_K, 256) X(Q5_K, 256) X(Q6_K, 256) X(IQ4_XS, 256) X(TQ2_0, 256)             \
+    X(IQ2_XXS, 256) X(IQ2_XS, 256) X(IQ2_S, 256) X(IQ3_XXS, 256) X(IQ3_S, 256) X(IQ1_S, 256) X(IQ1_M, 256)    \
+    X(TQ1_0, 256)
 
 #define TS_ASSERT_SIZE(type, columns) static_assert(sizeof(Packed##type) == kLanes * sizeof(Block##type));
 TS_PACKED_TYPES(TS_ASSERT_SIZE)

@@ -14,7 +14,12 @@ Executor::Executor(const ExecutorConfig& config)
     : config_(config), kernels_(kernels_for(config.isa)), threads_(config.num_threads),
       pool_bytes_(config.num_blocks.size(), 0), samplers_(static_cast<size_t>(config.num_threads), Sampler(kernels_)) {}
 
-int Executor::add_matrix(TensorType type, int64_t rows, int64_t cols, const uint8_t* data) {
+int Executor::add_codebook(const int8_t* entries, int64_t size) {
+    codebooks_.emplace_back(entries, entries + size);
+    return static_cast<int>(codebooks_.size()) - 1;
+}
+
+int Executor::add_matrix(TensorType type, int64_t rows, int64_t cols, const uint8_t* data, int codebook) {
     const size_t group_bytes = packed_group_bytes(type, cols);
     const int64_t groups = (rows + kLanes - 1) / kLanes;
     PageBuffer buffer(group_bytes * static_cast<size_t>(groups));
@@ -24,7 +29,8 @@ int Executor::add_matrix(TensorType type, int64_t rows, int64_t cols, const uint
             pack_group(type, data, rows, cols, group, buffer.as(static_cast<size_t>(group) * group_bytes));
     });
     weight_bytes_ += buffer.bytes();
-    matrices_.push_back({type, rows, cols, buffer.as(), group_bytes});
+    const int8_t* entries = codebook < 0 ? nullptr : codebooks_[static_cast<size_t>(codebook)].data();
+    matrices_.push_back({type, rows, cols, buffer.as(), group_bytes, entries});
     buffers_.push_back(std::move(buffer));
     return static_cast<int>(matrices_.size()) - 1;
 }

@@ -54,7 +54,8 @@ class Executor {
     explicit Executor(const ExecutorConfig& config);
 
     // Weights and tables; each returns an id.
-    int add_matrix(TensorType type, int64_t rows, int64_t cols, const uint8_t* data);
+    int add_matrix(TensorType type, int64_t rows, int64_t cols, const uint8_t* data, int codebook);
+    int add_codebook(const int8_t* entries, int64_t size);  // for add_matrix; -1 there means none
     int add_vector(const float* data, int64_t size);
     int add_rope(const double* inverse_frequencies, int64_t size, bool interleaved);
     // A value of `dim` floats a row at `offset` floats a row of the arena of its kind of rows.
@@ -173,6 +174,7 @@ class Executor {
     ThreadPool threads_;
     std::vector<PackedMatrix> matrices_;
     std::vector<PageBuffer> buffers_;
+    std::vector<std::vector<int8_t>> codebooks_;
     std::vector<std::vector<float>> vectors_;
     std::vector<RopeTable> ropes_;
     std::vector<ValueInfo> values_;

@@ -30,6 +30,7 @@ struct PackedMatrix {
     int64_t rows, cols;
     const uint8_t* data;  // ceil(rows / 16) groups of group_bytes
     size_t group_bytes;
+    const int8_t* codebook;  // entries of its type, or null
 };
 
 // Reads x, optionally RMS-normalises it, and writes what linears read: 16-bit blocks, and float32 where `plain`.

@@ -164,6 +164,11 @@ void pack(const BlockIQ4_XS& b, int lane, PackedIQ4_XS& out) {
     }
 }
 
+template <class Block>
+void pack(const Block& b, int lane, Raw<Block>& out) {
+    out.lanes[lane] = b;
+}
+
 template <class Block, class Packed>
 void pack_blocks(const uint8_t* source, int64_t blocks, int lanes, uint8_t* out) {
     if (lanes < kLanes) std::memset(out, 0, static_cast<size_t>(blocks) * sizeof(Packed));

@@ -5,6 +5,7 @@
 #include "../kernels/math.h"
 #include "../kernels/rows.h"
 #include "../kernels/panels.h"
+#include "../kernels/codebooks.h"
 #include "../kernels/linear.h"
 #include "../kernels/attention.h"
 #include "../kernels/probe.h"

@@ -68,6 +68,7 @@ static void multiply_packed(const PackedMatrix& m, const uint8_t* data, const Li
     for (int64_t i = 0; i < m.cols / P::kColumns; ++i)
         for (int sub = 0; sub < kSubs; ++sub) {
             Columns c;
+            c.codebook = m.codebook;
             P::load(blocks[i], sub, c);
             add_columns<T, P>(c, x, i * kSubs + sub, sums);
         }
@@ -152,6 +153,7 @@ static void unpack_packed(const PackedMatrix& m, const uint8_t* data, int lane, 
     for (int64_t i = 0; i < m.cols / P::kColumns; ++i)
         for (int sub = 0; sub < P::kColumns / 32; ++sub, out += 32) {
             Columns c;
+            c.codebook = m.codebook;
             P::load(blocks[i], sub, c);
             store_weights<P>(c, lane, out);
         }

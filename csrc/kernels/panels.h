@@ -6,6 +6,7 @@ namespace TS_ISA {
 // and `scale[0]`, and what its constants say: kHalves, `scale[1]` for the last 16 columns; kAffine, `minimum` likewise.
 // A weight is scale * (quad - kOffset), or with kAffine scale * quad + minimum.
 struct Columns {
+    const int8_t* codebook;  // the matrix's
     Bytes64 quads[8];
     F32x16 scale[2], minimum[2];
 };

@@ -81,10 +81,10 @@ def test_a_tensor_of_a_type_that_is_not_supported_is_named(tmp_path: Path, name:
     path = rewrite(
         write_tiny_gguf(tmp_path / "tiny.gguf"),
         lambda *tensor: (
-            (name, tensor[1].astype(np.float16), gguf.GGMLQuantizationType.F16) if tensor[0] == name else tensor
+            (name, tensor[1].astype(np.float64), gguf.GGMLQuantizationType.F64) if tensor[0] == name else tensor
         ),
     )
-    with pytest.raises(UnsupportedModelError, match=rf"tensor '{name}' has type F16"):
+    with pytest.raises(UnsupportedModelError, match=rf"tensor '{name}' has type F64"):
         load_model(path)
 
 

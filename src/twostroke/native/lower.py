@@ -17,8 +17,21 @@ from twostroke.program.passes import plan_arena
 from twostroke.program.program import Program
 from twostroke.program.rope import inverse_frequencies
 from twostroke.program.values import Norm, RopeSpec, Rows, Weight
+from twostroke.weights.codebooks import codebook
 from twostroke.weights.dequantize import dequantize
 from twostroke.weights.source import WeightSource
+from twostroke.weights.tensor_types import TensorType
+
+
+CODEBOOKS: Mapping[TensorType, str] = {
+    TensorType.IQ2_XXS: "iq2_xxs",
+    TensorType.IQ2_XS: "iq2_xs",
+    TensorType.IQ2_S: "iq2_s",
+    TensorType.IQ3_XXS: "iq3_xxs",
+    TensorType.IQ3_S: "iq3_s",
+    TensorType.IQ1_S: "iq1",
+    TensorType.IQ1_M: "iq1",
+}
 
 
 class Lowering:
@@ -29,6 +42,7 @@ class Lowering:
         self.program = program
         self._source = source
         self._matrices: dict[str, int] = {}
+        self._codebooks: dict[str, int] = {}
         self._vectors: dict[str, int] = {}
         self._ropes: dict[RopeSpec, int] = {}
         arena = plan_arena(program)
@@ -56,9 +70,20 @@ class Lowering:
                 )
             rows, cols = weight.shape
             data = self._source.data(weight.name)
-            self._matrices[weight.name] = self.core.add_matrix(int(info.type), rows, cols, data)
+            self._matrices[weight.name] = self.core.add_matrix(
+                int(info.type), rows, cols, data, self.codebook(info.type)
+            )
             self._source.release(weight.name)
         return self._matrices[weight.name]
+
+    def codebook(self, kind: TensorType) -> int:
+        """Id of the codebook that a tensor type looks its values up in, -1 for none."""
+        name = CODEBOOKS.get(kind)
+        if name is None:
+            return -1
+        if name not in self._codebooks:
+            self._codebooks[name] = self.core.add_codebook(np.ascontiguousarray(codebook(name), np.int8))
+        return self._codebooks[name]
 
     def vector(self, weight: Weight | None) -> int:
         """Id of a float32 vector, -1 for none."""
