@@ -1,8 +1,8 @@
 """Twostroke: an LLM inference engine that treats prefill and decode as what they are."""
 
-from typing import TYPE_CHECKING, Any
+import typing
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from twostroke.llm.config import LLMConfig, SamplingParams
     from twostroke.llm.llm import LLM
     from twostroke.llm.results import Completion, Score
@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 __all__ = ["LLM", "Completion", "LLMConfig", "SamplingParams", "Score"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> typing.Any:
     """Imports a public name when it is first used: `import twostroke` alone stays cheap."""
     from importlib import import_module
 

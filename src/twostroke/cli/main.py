@@ -28,6 +28,13 @@ class Commands(click.Group):
         command: click.Command = import_module(f"twostroke.cli.{cmd_name}").command
         return command
 
+    def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> click.Context:
+        """The root's context, always of the same name."""
+        try:
+            return super().make_context("twostroke", args, *more, **extra)
+        except click.UsageError as error:
+            raise Misuse(error) from error
+
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command; an error that the user can cause becomes click's, which `main` prints."""
         try:
@@ -57,10 +64,13 @@ class Misuse(Failure):
         super().__init__(f"{error.format_message()} (see `{path} --help`)")
 
 
-@click.group(cls=Commands, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="twostroke %(version)s")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Run language models on the CPU, with an account of what prefill and decode cost.
 
     MODEL is an alias (`twostroke list`), a GGUF file, or hf:owner/name[/file].
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())

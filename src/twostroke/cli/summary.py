@@ -86,7 +86,8 @@ def answer_line(completion: Completion) -> str:
     """How the answer came to be: tokens, why it ended, its seed, the wait for the first token."""
     first = completion.summary.ttft_s
     wait = "" if first is None else f"   first token after {_time(first)}"
-    return f"answer     {completion.completion_tokens:,} tokens   {completion.finish_reason}   seed {completion.seed}{wait}"
+    facts = f"{completion.completion_tokens:,} tokens   {completion.finish_reason}   seed {completion.seed}"
+    return f"answer     {facts}{wait}"
 
 
 def short_line(account: RunAccount) -> str:

@@ -1,6 +1,6 @@
 """LLM: one loaded model for any number of threads. Owns the way from texts, messages and ids to requests, and back."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -87,7 +87,7 @@ class LLM:
         if not _is_one(prompts):
             if stream:
                 raise InvalidRequestError("stream takes one prompt; start one stream for each")
-            return _finish([self._start(self._ids(prompt), params) for prompt in cast("Sequence[Prompt]", prompts)])
+            return _finish(self._start(self._ids(prompt), params) for prompt in cast("Sequence[Prompt]", prompts))
         generation = self._start(self._ids(cast("Prompt", prompts)), params)
         return generation if stream else _finish([generation])[0]
 
@@ -229,10 +229,13 @@ def _is_one(prompts: Prompt | Sequence[Prompt]) -> bool:
     return isinstance(prompts, str) or (len(prompts) > 0 and not isinstance(prompts[0], str | Sequence))
 
 
-def _finish(generations: Sequence[Generation]) -> list[Completion]:
-    """Runs all to their end, each step's events taken before the next step; where one fails, the others end too."""
+def _finish(starts: Iterable[Generation]) -> list[Completion]:
+    """Starts all and runs them to their end, each step's events taken before the next step; where one fails, the
+    others end too."""
+    generations: list[Generation] = []
     try:
-        pending = list(generations)
+        generations.extend(starts)
+        pending = generations
         while pending:
             pending[0].advance()
             for generation in pending:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from twostroke.llm.config import LLMConfig
 from twostroke.native.executor import BLOCK_TOKENS, KV_BITS
-from twostroke.program.cost import Storage, kv_bytes_per_token
 from twostroke.program.ops import Attention, Linear
 from twostroke.program.passes import plan_arena
 from twostroke.program.program import Program
@@ -71,7 +70,7 @@ def plan_memory(
     where it exceeds `available`.
     """
     weights = sum(_packed_bytes(weight, source) for weight in program.weights.values())
-    per_token = int(kv_bytes_per_token(program, Storage({}, KV_BITS[config.kv])))
+    per_token = _kv_bytes_per_token(program, KV_BITS[config.kv])
     activations = _activation_bytes(program, source, config.max_step_tokens, context, num_threads)
     overhead = _FIXED_OVERHEAD + _OVERHEAD_A_TOKEN * program.values[program.outputs["logits"]].dim
     free = available - weights - activations - overhead
@@ -81,6 +80,12 @@ def plan_memory(
     plan = MemoryPlan(weights, per_token, blocks, activations, overhead, available)
     check_memory(plan.parts(), available)
     return plan
+
+
+def _kv_bytes_per_token(program: Program, bits: float) -> int:
+    """In the pool: values of a head are filled up to a multiple of 16, keys are not."""
+    dims = [(cache.num_kv_heads, cache.head_dim) for cache in program.caches]
+    return int(sum(heads * (dim + math.ceil(dim / _LANES) * _LANES) for heads, dim in dims) * bits / 8)
 
 
 def _packed_bytes(weight: Weight, source: WeightSource) -> int:
