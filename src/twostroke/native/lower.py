@@ -22,7 +22,6 @@ from twostroke.weights.dequantize import dequantize
 from twostroke.weights.source import WeightSource
 from twostroke.weights.tensor_types import TensorType
 
-
 CODEBOOKS: Mapping[TensorType, str] = {
     TensorType.IQ2_XXS: "iq2_xxs",
     TensorType.IQ2_XS: "iq2_xs",
