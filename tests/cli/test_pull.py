@@ -16,7 +16,7 @@ from tests.weights.gguf_writer import F32, GGUFWriter
 from tests.weights.http_host import Host, serve
 
 from twostroke.cli.fetch_progress import progress_text
-from twostroke.errors import FetchError, ModelNotFoundError
+from twostroke.errors import FetchError, InvalidRequestError, ModelNotFoundError
 from twostroke.weights import download
 from twostroke.weights.cache import find_cached
 from twostroke.weights.progress import PullProgress
@@ -80,7 +80,9 @@ def test_ctrl_c_leaves_what_the_next_attempt_resumes(host: Host, url: str) -> No
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=20)
     assert process.returncode == 130 and stdout == ""
-    assert stderr.splitlines()[-1] == f"twostroke: interrupted; what is complete is kept, `twostroke pull {url}` resumes"
+    assert (
+        stderr.splitlines()[-1] == f"twostroke: interrupted; what is complete is kept, `twostroke pull {url}` resumes"
+    )
     assert "Traceback" not in stderr
     assert find_cached(url) is None
 
@@ -116,6 +118,8 @@ def test_on_a_terminal_a_bar_with_rate_and_time_left(host: Host, url: str) -> No
 def test_errors_reach_the_caller(host: Host, url: str) -> None:
     assert isinstance(invoke("pull", "smolm2").exception, ModelNotFoundError)
     assert "did you mean smollm2?" in str(invoke("pull", "smolm2").exception)
+    error = invoke("pull", __file__).exception
+    assert isinstance(error, InvalidRequestError) and "nothing to fetch" in str(error)
     host.refusals = [404]
     assert isinstance(invoke("pull", url).exception, FetchError)
     assert find_cached(url) is None

@@ -17,7 +17,7 @@ from twostroke.models.registry import build_program, family_of
 from twostroke.program.cost import Storage, kv_bytes_per_token
 from twostroke.program.passes import fuse
 from twostroke.program.program import Program
-from twostroke.text.vocabulary import Vocabulary
+from twostroke.text.tokenizer import Tokenizer
 from twostroke.weights.gguf import GGUFFile
 
 
@@ -33,7 +33,7 @@ class Inspection:
     def open(cls, path: Path) -> Self:
         """Raises ModelFileError and UnsupportedModelError only where the file's header cannot be read."""
         source = GGUFFile.open(path)
-        reasons = (_reason(lambda: load_model(path)), _reason(lambda: Vocabulary.from_gguf(source.metadata)))
+        reasons = (_reason(lambda: load_model(path)), _reason(lambda: Tokenizer.from_gguf(source.metadata)))
         found = tuple(reason.removeprefix(f"{path}: ") for reason in reasons if reason is not None)
         return cls(source, _program(source), found)
 

