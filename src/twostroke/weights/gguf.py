@@ -4,10 +4,8 @@ Owns the mappings; the parsing is in `gguf_header`, what shards are in `gguf_sha
 only; a tensor's bytes are read from disk when they are touched.
 """
 
-import mmap
-import stat
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,10 +13,10 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from twostroke.errors import ModelFileError, ModelNotFoundError
-from twostroke.weights.byte_cursor import ByteCursor
+from twostroke.errors import ModelFileError
 from twostroke.weights.gguf_header import Header, MetadataValue, read_header
 from twostroke.weights.gguf_shards import joined, shard_paths
+from twostroke.weights.mapped_file import MappedFile
 from twostroke.weights.source import TensorInfo
 
 __all__ = ["GGUFFile", "MetadataValue", "check_gguf"]
@@ -31,15 +29,15 @@ class GGUFFile:
     is in file order. Of shards, `num_bytes` is the sum and `metadata` the first's.
     """
 
-    def __init__(self, path: Path, header: Header, mappings: dict[str, mmap.mmap], files: ExitStack) -> None:
+    def __init__(self, path: Path, header: Header, files: dict[str, MappedFile], opened: ExitStack) -> None:
         self.path = path
         self.num_bytes = header.num_bytes
         self.version = header.version
         self.alignment = header.alignment
         self.metadata: dict[str, MetadataValue] = header.metadata
         self.tensors: dict[str, TensorInfo] = header.tensors
-        self._mappings = mappings  # of each tensor, the file it is in
-        self._files = files
+        self._files = files  # of each tensor, the file it is in
+        self._opened = opened
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
@@ -50,13 +48,13 @@ class GGUFFile:
         not known.
         """
         path = Path(path)
-        with ExitStack() as files:
-            mapping, header = _open(path, files)
-            mappings = dict.fromkeys(header.tensors, mapping)
+        with ExitStack() as opened:
+            file, header = _open(path, opened)
+            files = dict.fromkeys(header.tensors, file)
             paths = shard_paths(path, header)
             if len(paths) > 1:
-                header = joined(_opened(paths, mappings, files), len(paths))
-            return cls(path, header, mappings, files.pop_all())
+                header = joined(_opened(paths, files, opened), len(paths))
+            return cls(path, header, files, opened.pop_all())
 
     @property
     def names(self) -> Iterable[str]:
@@ -73,20 +71,16 @@ class GGUFFile:
     def data(self, name: str) -> npt.NDArray[np.uint8]:
         """The tensor's packed bytes, (num_bytes,) uint8: a read-only view of the mapping, nothing is copied."""
         info = self.info(name)
-        return np.frombuffer(self._mappings[name], np.uint8, info.num_bytes, info.offset)
+        return self._files[name].view(info.offset, info.num_bytes)
 
     def release(self, name: str) -> None:
         """Drop the pages that hold only this tensor from memory. Views stay valid: touching them reads again."""
         info = self.info(name)
-        page = mmap.PAGESIZE
-        first = -(-info.offset // page) * page
-        end = (info.offset + info.num_bytes) // page * page
-        if end > first and hasattr(mmap, "MADV_DONTNEED"):
-            self._mappings[name].madvise(mmap.MADV_DONTNEED, first, end - first)
+        self._files[name].release(info.offset, info.num_bytes)
 
     def close(self) -> None:
         """Unmap the files; `data` must not be called after. Where views are still held, the last of them unmaps it."""
-        self._files.close()
+        self._opened.close()
 
     def __enter__(self) -> Self:
         return self
@@ -97,40 +91,20 @@ class GGUFFile:
 
 def check_gguf(path: Path) -> None:
     """Check one file's header, also that of a shard alone; raises as `GGUFFile.open` does."""
-    with ExitStack() as files:
-        _open(path, files)
+    with ExitStack() as opened:
+        _open(path, opened)
 
 
-def _opened(paths: Iterable[Path], mappings: dict[str, mmap.mmap], files: ExitStack) -> Iterator[tuple[Path, Header]]:
+def _opened(paths: Iterable[Path], files: dict[str, MappedFile], opened: ExitStack) -> Iterator[tuple[Path, Header]]:
     """Open shards one after the other, noting which file each tensor is in."""
     for path in paths:
-        mapping, header = _open(path, files)
-        mappings.update(dict.fromkeys(header.tensors, mapping))
+        file, header = _open(path, opened)
+        files.update(dict.fromkeys(header.tensors, file))
         yield path, header
 
 
-def _open(path: Path, files: ExitStack) -> tuple[mmap.mmap, Header]:
-    """Map a file and check its header; `files` unmaps it."""
-    mapping = _map(path)
-    files.callback(_unmap, mapping)
-    return mapping, read_header(ByteCursor(mapping, path))
-
-
-def _unmap(mapping: mmap.mmap) -> None:
-    with suppress(BufferError):  # views are still held
-        mapping.close()
-
-
-def _map(path: Path) -> mmap.mmap:
-    try:
-        mode = path.stat().st_mode
-        if not stat.S_ISREG(mode):
-            raise ModelFileError(f"{path}: not a regular file")
-        with path.open("rb") as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except FileNotFoundError:
-        raise ModelNotFoundError(f"{path}: no such file") from None
-    except ValueError:
-        raise ModelFileError(f"{path}: the file is empty") from None
-    except OSError as error:
-        raise ModelFileError(f"{path}: {error.strerror}") from None
+def _open(path: Path, opened: ExitStack) -> tuple[MappedFile, Header]:
+    """Map a file and check its header; `opened` unmaps it."""
+    file = MappedFile(path)
+    opened.callback(file.close)
+    return file, read_header(file.cursor())
