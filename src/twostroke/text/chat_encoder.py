@@ -83,13 +83,8 @@ class ChatEncoder:
         return self._control_texts.readable(self._template.literals)
 
     def _encode_marked(self, marked: str, marks: ControlMarks) -> list[int]:
-        ids: list[int] = []
-        for part in self._tokenizer.split_special(marked):
-            if isinstance(part, int):
-                ids.append(part)
-            else:
-                ids += self._tokenizer.encode(marks.unmark(part), add_special=False)
-        return ids
+        parts = self._tokenizer.split_special(marked)
+        return self._tokenizer.encode_parts(part if isinstance(part, int) else marks.unmark(part) for part in parts)
 
 
 @dataclass(frozen=True)

@@ -1,43 +1,38 @@
-"""Text to token ids and back. Owns a model's tokenizer: which texts are special, when BOS is added, what bytes an id
-stands for. Merging is done by the `tokenizers` library; reading and checking the file's keys by `vocabulary.py`.
+"""Text to token ids and back. Owns what holds for every vocabulary: when control tokens are parsed, when BOS is added,
+which ids are refused. Reading files is `gguf_vocabulary.py`'s and `huggingface.py`'s, cutting ordinary text the
+segmenter's.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 
-from tokenizers import Tokenizer as MergeTokenizer
-from tokenizers.models import BPE
-
 from twostroke.errors import InvalidRequestError
+from twostroke.text.added_tokens import AddedTokens
 from twostroke.text.vocabulary import Vocabulary
 
 
 class Tokenizer:
-    """A byte-level BPE tokenizer, exact to the Hugging Face tokenizer of the same model. Immutable; safe to share
-    between threads.
+    """A model's tokenizer, exact to the reference tokenizer of the same model. Immutable; safe to share between
+    threads.
 
     Control tokens never come out of plain text: `encode` cuts their text into ordinary tokens unless asked to parse
-    it. User-defined tokens are always one id. A byte for which the vocabulary has no token gives no id, as in
-    the Hugging Face tokenizer.
+    it. User-defined tokens are always one id.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._tokens = vocabulary.tokens
         self._special = vocabulary.special_ids
-        self._literal = vocabulary.special_ids | vocabulary.atomic_ids  # stored as they read, not byte-spelled
-        self._literal_ids = {self._tokens[token_id]: token_id for token_id in self._literal if self._tokens[token_id]}
-        self._atomic_pattern = _any_of(self._tokens[token_id] for token_id in vocabulary.atomic_ids)
-        self._special_pattern = _any_of(self._literal_ids)
-        self._merger = _merger(vocabulary)
-        self._byte_values = _byte_values()
+        self._all_added = AddedTokens(vocabulary.added, vocabulary.alike)
+        visible = [token for token in vocabulary.added if not token.special]
+        self._visible_added = AddedTokens(visible, vocabulary.alike)
+        self._segmenter = vocabulary.make_segmenter()
 
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, object]) -> "Tokenizer":
         """Builds from a GGUF file's metadata (`tokenizer.ggml.*`).
 
         Raises ModelFileError naming a key that is missing or malformed; UnsupportedModelError naming a tokenizer or
-        pre-tokenizer kind that is not byte-level BPE of a known family.
+        pre-tokenizer kind that is not supported.
         """
         return cls(Vocabulary.from_gguf(metadata))
 
@@ -61,6 +56,11 @@ class Tokenizer:
         """Whether the model wants BOS before a text."""
         return self._vocabulary.add_bos
 
+    @property
+    def strips_space(self) -> bool:
+        """Whether `decode` drops one space at the start of a text, because `encode` puts one there."""
+        return self._segmenter.strips_space
+
     def is_special(self, token_id: int) -> bool:
         """Whether the id is a control token, hidden when decoding for a reader. Raises InvalidRequestError."""
         return self._checked(token_id) in self._special
@@ -74,57 +74,48 @@ class Tokenizer:
 
         Raises InvalidRequestError for an id outside the vocabulary.
         """
-        text = self.token_text(token_id)
-        if token_id in self._vocabulary.unused_ids:
+        if self._checked(token_id) in self._vocabulary.unused_ids:
             return b""
-        if token_id not in self._literal:
-            try:
-                return bytes([self._byte_values[char] for char in text])
-            except KeyError:  # a token with characters outside the byte alphabet is stored as it reads
-                pass
-        return text.encode("utf-8", errors="replace")
+        return self._segmenter.spell(token_id)
 
-    def encode(self, text: str, *, add_special: bool = True, parse_special: bool = False) -> list[int]:
-        """Ids of `text`, with BOS before them when `add_special` and the model wants it.
+    def encode(self, text: str | bytes, *, add_special: bool = True, parse_special: bool = False) -> list[int]:
+        """Ids of `text` (bytes: UTF-8), with BOS before them when `add_special` and the model wants it.
 
         With `parse_special` the text of a control token is that token, and a leading BOS text is not doubled.
-        Raises InvalidRequestError for a lone surrogate.
+        Raises InvalidRequestError for a lone surrogate, or bytes that are not UTF-8.
         """
-        _check_encodable(text)
-        ids = self._encode_parts(text, self._special_pattern if parse_special else self._atomic_pattern)
+        text = _checked_text(text)
+        ids = self.encode_parts(self._all_added.split(text) if parse_special else [text])
         bos_id = self.bos_id
         if add_special and self.add_bos and bos_id is not None and not (parse_special and ids[:1] == [bos_id]):
             ids.insert(0, bos_id)
         return ids
 
     def split_special(self, text: str) -> list[int | str]:
-        """`text` cut at every control or user-defined token: ids for those, strings for what is between. Encoding the
-        strings and joining gives `encode(text, add_special=False, parse_special=True)`."""
-        parts: list[int | str] = []
-        for index, part in enumerate(self._special_pattern.split(text)):
-            if index % 2:
-                parts.append(self._literal_ids[part])
-            elif part:
-                parts.append(part)
-        return parts
+        """`text` cut at every control or user-defined token: ids for those, strings for what is between.
+        `encode_parts` of it is `encode(text, add_special=False, parse_special=True)`."""
+        return self._all_added.split(text)
+
+    def encode_parts(self, parts: Iterable[int | str]) -> list[int]:
+        """Ids of one text given in parts: an id stays, a string is plain text, without control tokens."""
+        ids: list[int] = []
+        for part in parts:
+            for piece in [part] if isinstance(part, int) else self._visible_added.split(part):
+                if isinstance(piece, int):
+                    ids.append(piece)
+                else:
+                    ids += self._segmenter.encode(piece, is_first=not ids)
+        return ids
 
     def control_texts(self) -> list[str]:
         """The texts of all control tokens, which must not be parsed in what a user wrote."""
-        return [text for text, token_id in self._literal_ids.items() if token_id in self._special]
+        return [token.content for token in self._vocabulary.added if token.special and token.content]
 
     def decode(self, ids: Iterable[int], *, skip_special: bool = True) -> str:
         """Text of `ids`; bytes that are not UTF-8 become U+FFFD. Raises InvalidRequestError for an invalid id."""
         pieces = (self.token_bytes(token_id) for token_id in ids if not (skip_special and self.is_special(token_id)))
-        return b"".join(pieces).decode("utf-8", errors="replace")
-
-    def _encode_parts(self, text: str, pattern: re.Pattern[str]) -> list[int]:
-        ids: list[int] = []
-        for index, part in enumerate(pattern.split(text)):
-            if index % 2:
-                ids.append(self._literal_ids[part])
-            elif part:
-                ids += self._merger.encode(part, add_special_tokens=False).ids
-        return ids
+        text = b"".join(pieces).decode("utf-8", errors="replace")
+        return text.removeprefix(" ") if self.strips_space else text
 
     def _checked(self, token_id: int) -> int:
         if not 0 <= token_id < len(self._tokens):
@@ -132,35 +123,15 @@ class Tokenizer:
         return token_id
 
 
-def _any_of(texts: Iterable[str]) -> re.Pattern[str]:
-    """Captures any of `texts`, the leftmost and then the longest; never matches when there are none."""
-    alternatives = sorted((text for text in texts if text), key=len, reverse=True)
-    return re.compile(f"({'|'.join(map(re.escape, alternatives))})" if alternatives else "((?!))")
-
-
-def _merger(vocabulary: Vocabulary) -> MergeTokenizer:
-    """The library's tokenizer over ordinary tokens only, so that no plain text can become a control token."""
-    ids = dict(zip(vocabulary.tokens, range(len(vocabulary.tokens)), strict=True))
-    for token_id in vocabulary.special_ids:
-        del ids[vocabulary.tokens[token_id]]
-    merger = MergeTokenizer(BPE(ids, vocabulary.merges, ignore_merges=vocabulary.kind.ignore_merges))
-    merger.pre_tokenizer = vocabulary.kind.pre_tokenizer()
-    if (normalizer := vocabulary.kind.normalizer()) is not None:
-        merger.normalizer = normalizer
-    return merger
-
-
-def _byte_values() -> dict[str, int]:
-    """Byte-level BPE's alphabet: printable Latin-1 characters stand for themselves, the other bytes, in order, for
-    the characters from U+0100 on (GPT-2's `bytes_to_unicode`)."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
-
-
-def _check_encodable(text: str) -> None:
+def _checked_text(text: str | bytes) -> str:
+    if isinstance(text, bytes):
+        try:
+            return text.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InvalidRequestError(f"the text is not UTF-8 at byte {error.start}") from None
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         code = ord(text[error.start])
         raise InvalidRequestError(f"the text has a lone surrogate U+{code:04X} at position {error.start}") from None
+    return text
