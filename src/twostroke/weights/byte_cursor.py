@@ -50,6 +50,10 @@ class ByteCursor:
         self.position = start + num_bytes
         return start
 
+    def slice(self, start: int, num_bytes: int) -> bytes:
+        """A copy of bytes that were skipped over."""
+        return self._buffer[start : start + num_bytes]
+
     def charge(self, num_bytes: int, what: str) -> None:
         """Count memory that parsed values take; refuse what no sound file needs."""
         self._budget -= num_bytes
