@@ -41,7 +41,10 @@ class Terminal:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self._file], [], [], left)[0]:
                 raise AssertionError(f"{end!r} was not shown: {self.text!r}")
-            self.text += os.read(self._file, 65536).decode(errors="replace")
+            try:
+                self.text += os.read(self._file, 65536).decode(errors="replace")
+            except OSError:  # how Linux tells that nobody has the other side any more
+                raise AssertionError(f"ended before {end!r} was shown: {self.text!r}") from None
         shown, _, self.text = self.text.partition(end)
         return shown
 

@@ -85,7 +85,10 @@ class Chat:
             was_interrupted = False
             if text == "/bye":
                 break
-            self._take(text)
+            try:
+                self._take(text)
+            except KeyboardInterrupt:  # while the machine is probed, after an answer
+                click.echo(err=True)
         self._finish()
 
     def _take(self, text: str) -> None:
