@@ -2,7 +2,8 @@
 
 PAGE = """The ferry leaves the harbour at seven forty. Its engine turns twice for every stroke of the oars, and the old
 pilot counts them: one, two, one, two. He says that a stroke pulled early costs more than a stroke pulled late, because
-the water remembers. The passengers do not listen; they look at the gulls, the nets and the slow green light of the buoy.
+the water remembers. The passengers do not listen; they look at the gulls, the nets and the slow green light of the
+buoy.
 
     def stroke(oar, count=2):
         for turn in range(count):
