@@ -84,7 +84,7 @@ def test_swiglu_element_by_element(isa: str) -> None:
 def test_rope(head_dim: int, dim: int, pairing: str, scaled: bool, isa: str) -> None:
     """The whole head or its first `dim` elements; positions far from 0; with and without scaled frequencies."""
     factors = Weight("factors", (dim // 2,)) if scaled else None
-    spec = RopeSpec(dim, 10000.0, pairing, 4.0 if scaled else 1.0, factors)  # type: ignore[arg-type]
+    spec = RopeSpec(dim, 10000.0, pairing, (4.0,) * (dim // 2) if scaled else None, factors)  # type: ignore[arg-type]
     program = program_of(3 * head_dim, lambda b, x, y: b.rope(y, head_dim, spec))
     source = source_of(3 * head_dim, factors=np.linspace(1, 8, dim // 2))
     ids = np.arange(ROWS)

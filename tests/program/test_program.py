@@ -26,7 +26,7 @@ MISFITS = {
     "a matrix of another width": (linear(shape=(8, 9)), "does not multiply"),
     "a bias of another size": (replace(linear(), biases=(Weight("b", (9,)),)), "does not fit"),
     "a bias slot too many": (replace(linear(), biases=(None, None)), "one bias slot"),
-    "a norm of another size": (ops.RmsNorm("y", "x", Norm(Weight("n", (9,)), 1e-5)), "does not scale"),
+    "a norm of another size": (ops.Normalize("y", "x", Norm(Weight("n", (9,)), 1e-5)), "does not scale"),
     "a fused norm of another size": (replace(linear(), norm=Norm(Weight("n", (9,)), 1e-5)), "does not scale"),
     "a gate of one matrix": (replace(linear(), gate="silu"), "two matrices"),
     "two results of one matrix": (replace(linear(), results=("y", "z")), "one output a matrix"),

@@ -21,7 +21,7 @@ def test_frequencies() -> None:
 
 def test_scalings_divide() -> None:
     factors = np.array([1, 2, 4, 8], np.float32)
-    spec = replace(SPEC, linear_factor=2.0, factors=FACTORS)
+    spec = replace(SPEC, divisors=(2.0,) * 4, factors=FACTORS)
     np.testing.assert_allclose(inverse_frequencies(spec, factors), [0.5, 0.025, 0.00125, 0.0000625], rtol=1e-15)
 
 

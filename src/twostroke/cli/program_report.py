@@ -68,7 +68,7 @@ def _op_cost(op: Op, values: Mapping[str, Value], storage: Storage, chunk: Chunk
     totals = dict.fromkeys(Resource, 0.0)
     for term in op_terms(op, values):
         per_element = 1.0 if term.resource is Resource.FLOPS else storage.bits(term.storage) / 8
-        totals[term.resource] += term.count * per_element * measure(term.unit, term.window, (chunk,))
+        totals[term.resource] += term.count * per_element * measure(term.unit, term.scope, (chunk,))
     return StepCost(*(totals[resource] for resource in Resource))
 
 

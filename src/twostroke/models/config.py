@@ -70,7 +70,9 @@ class ModelConfig:
     def rope(self, pairing: Literal["half", "interleaved"]) -> RopeSpec:
         """The rotation, with the pairing of the family's weights."""
         factors = Weight(ROPE_FACTORS, (self.rope_dim // 2,)) if self.rope_factors else None
-        return RopeSpec(self.rope_dim, self.rope_base, pairing, self.rope_linear_factor, factors)
+        factor = self.rope_linear_factor
+        divisors = None if factor == 1.0 else (factor,) * (self.rope_dim // 2)
+        return RopeSpec(self.rope_dim, self.rope_base, pairing, divisors, factors)
 
     def cache(self, layer: Layer) -> CacheSpec:
         """Keys and values of one layer."""

@@ -93,11 +93,17 @@ class Lowering:
         return self._vectors[weight.name]
 
     def norm(self, norm: Norm | None) -> tuple[int, float]:
-        return (-1, 0.0) if norm is None else (self.vector(norm.weight), norm.eps)
+        if norm is None:
+            return (-1, 0.0)
+        if norm.kind != "rms" or norm.bias is not None or norm.offset:
+            raise UnsupportedModelError(f"the native executor cannot run the norm of {norm.weight.name!r} yet")
+        return (self.vector(norm.weight), norm.eps)
 
     def rope(self, spec: RopeSpec | None) -> int:
         if spec is None:
             return -1
+        if spec.magnitude != 1.0:
+            raise UnsupportedModelError("the native executor cannot scale RoPE's cosines and sines yet")
         if spec not in self._ropes:
             factors = None if spec.factors is None else self._floats(spec.factors)
             frequencies = np.ascontiguousarray(inverse_frequencies(spec, factors))
@@ -116,11 +122,15 @@ def _embed(low: Lowering, op: ops.Embed) -> None:
     low.core.add_embed(low.values[op.output], low.matrix(op.weight))
 
 
-def _rms_norm(low: Lowering, op: ops.RmsNorm) -> None:
+def _normalize(low: Lowering, op: ops.Normalize) -> None:
+    if op.group_dim is not None:
+        raise UnsupportedModelError("the native executor cannot normalise head by head yet")
     low.core.add_rms_norm(low.values[op.output], low.values[op.input], *low.norm(op.norm))
 
 
 def _linear(low: Lowering, op: ops.Linear) -> None:
+    if op.gate not in (None, "silu"):
+        raise UnsupportedModelError(f"the native executor cannot gate by {op.gate!r} yet")
     norm, eps = low.norm(op.norm)
     low.core.add_linear(
         [low.values[name] for name in op.results],
@@ -139,6 +149,8 @@ def _rope(low: Lowering, op: ops.Rope) -> None:
 
 
 def _attention(low: Lowering, op: ops.Attention) -> None:
+    if op.soft_cap is not None or op.sinks is not None:
+        raise UnsupportedModelError("the native executor cannot run attention with a soft cap or sinks yet")
     low.core.add_attention(
         low.values[op.output],
         low.values[op.q],
@@ -158,7 +170,9 @@ def _add(low: Lowering, op: ops.Add) -> None:
     low.core.add_add(low.values[op.output], low.values[op.left], low.values[op.right])
 
 
-def _swiglu(low: Lowering, op: ops.SwiGLU) -> None:
+def _gated(low: Lowering, op: ops.Gated) -> None:
+    if op.activation != "silu":
+        raise UnsupportedModelError(f"the native executor cannot gate by {op.activation!r} yet")
     low.core.add_swiglu(low.values[op.output], low.values[op.gate], low.values[op.up])
 
 
@@ -168,11 +182,16 @@ def _output_rows(low: Lowering, op: ops.OutputRows) -> None:
 
 NATIVE: Mapping[type[ops.Op], Rule | str] = {
     ops.Embed: _embed,
-    ops.RmsNorm: _rms_norm,
+    ops.Normalize: _normalize,
     ops.Linear: _linear,
     ops.Rope: _rope,
     ops.Attention: _attention,
     ops.Add: _add,
-    ops.SwiGLU: _swiglu,
+    ops.Gated: _gated,
     ops.OutputRows: _output_rows,
+    ops.Experts: "mixtures of experts have no kernel yet",
+    ops.Activate: "activations without a gate have no kernel yet",
+    ops.Scale: "scaled values have no kernel yet",
+    ops.SoftCap: "soft caps have no kernel yet",
+    ops.SigmoidGate: "gated shared experts have no kernel yet",
 }

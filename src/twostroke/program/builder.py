@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from twostroke.program import ops
-from twostroke.program.ops import Op
+from twostroke.program.experts import Routed
+from twostroke.program.ops import Activation, GatedActivation, Op
 from twostroke.program.program import Program
 from twostroke.program.values import CacheSpec, Norm, RopeSpec, Value, Weight
 
@@ -33,8 +34,15 @@ class Builder:
     def embed(self, name: str, vocab_size: int, dim: int) -> Value:
         return self._append(ops.Embed(self._fresh("embed"), Weight(f"{name}.weight", (vocab_size, dim))))
 
-    def rms_norm(self, x: Value, name: str, eps: float) -> Value:
-        return self._append(ops.RmsNorm(self._fresh(name), x.name, Norm(Weight(f"{name}.weight", (x.dim,)), eps)))
+    def rms_norm(self, x: Value, name: str, eps: float, *, offset: float = 0.0, group_dim: int | None = None) -> Value:
+        """`group_dim` normalises each stretch of that many elements, such as a head, with the same weights."""
+        norm = Norm(Weight(f"{name}.weight", (group_dim or x.dim,)), eps, offset=offset)
+        return self._append(ops.Normalize(self._fresh(name), x.name, norm, group_dim))
+
+    def layer_norm(self, x: Value, name: str, eps: float, *, bias: bool = True) -> Value:
+        biases = Weight(f"{name}.bias", (x.dim,)) if bias else None
+        norm = Norm(Weight(f"{name}.weight", (x.dim,)), eps, "layer", biases)
+        return self._append(ops.Normalize(self._fresh(name), x.name, norm))
 
     def linear(self, x: Value, name: str, dim: int, *, bias: bool = False) -> Value:
         matrix = Weight(f"{name}.weight", (dim, x.dim))
@@ -44,17 +52,73 @@ class Builder:
     def rope(self, x: Value, head_dim: int, rope: RopeSpec) -> Value:
         return self._append(ops.Rope(self._fresh(f"{x.name}.rope"), x.name, head_dim, rope))
 
-    def attention(self, q: Value, k: Value, v: Value, cache: CacheSpec, *, scale: float | None = None) -> Value:
-        """Head count follows from q's dim; `scale` defaults to 1/sqrt(head_dim)."""
+    def attention(
+        self,
+        q: Value,
+        k: Value,
+        v: Value,
+        cache: CacheSpec,
+        *,
+        scale: float | None = None,
+        soft_cap: float | None = None,
+        sinks: str | None = None,
+    ) -> Value:
+        """Head count follows from q's dim; `scale` defaults to 1/sqrt(head_dim); `sinks` names a tensor."""
         scale = cache.head_dim**-0.5 if scale is None else scale
         heads = q.dim // cache.head_dim
-        return self._append(ops.Attention(self._fresh(cache.name), q.name, k.name, v.name, heads, cache, scale))
+        sink = None if sinks is None else Weight(f"{sinks}.weight", (heads,))
+        name = self._fresh(cache.name)
+        return self._append(
+            ops.Attention(name, q.name, k.name, v.name, heads, cache, scale, soft_cap=soft_cap, sinks=sink)
+        )
+
+    def experts(
+        self,
+        x: Value,
+        router: Value,
+        prefix: str,
+        ffn_dim: int,
+        routed: Routed,
+        *,
+        activation: GatedActivation = "silu",
+        bias: bool = False,
+    ) -> Value:
+        """Matrices are `prefix`_gate_exps, _up_exps and _down_exps; `router` holds the logits."""
+        count, names = routed.num_experts, [f"{prefix}_{name}_exps" for name in ("gate", "up", "down")]
+        rows, columns = (ffn_dim, ffn_dim, x.dim), (x.dim, x.dim, ffn_dim)
+        gate, up, down = (
+            Weight(f"{name}.weight", (count, row, column))
+            for name, row, column in zip(names, rows, columns, strict=True)
+        )
+        gate_bias, up_bias, down_bias = (
+            Weight(f"{name}.bias", (count, row)) for name, row in zip(names, rows, strict=True)
+        )
+        biases = (gate_bias, up_bias, down_bias) if bias else None
+        output = self._fresh(f"{prefix}_exps")
+        return self._append(ops.Experts(output, x.name, router.name, (gate, up, down), biases, routed, activation))
 
     def add(self, left: Value, right: Value) -> Value:
         return self._append(ops.Add(self._fresh(f"{right.name}.add"), left.name, right.name))
 
+    def gated(self, gate: Value, up: Value, activation: GatedActivation) -> Value:
+        return self._append(ops.Gated(self._fresh(f"{gate.name}.gated"), gate.name, up.name, activation))
+
     def swiglu(self, gate: Value, up: Value) -> Value:
-        return self._append(ops.SwiGLU(self._fresh(f"{gate.name}.swiglu"), gate.name, up.name))
+        return self.gated(gate, up, "silu")
+
+    def activate(self, x: Value, activation: Activation) -> Value:
+        return self._append(ops.Activate(self._fresh(f"{x.name}.{activation}"), x.name, activation))
+
+    def scale(self, x: Value, factor: float) -> Value:
+        """x itself where the factor is 1."""
+        return x if factor == 1.0 else self._append(ops.Scale(self._fresh(f"{x.name}.scale"), x.name, factor))
+
+    def soft_cap(self, x: Value, cap: float | None) -> Value:
+        """x itself where there is no cap."""
+        return x if cap is None else self._append(ops.SoftCap(self._fresh(f"{x.name}.soft_cap"), x.name, cap))
+
+    def sigmoid_gate(self, x: Value, gate: Value) -> Value:
+        return self._append(ops.SigmoidGate(self._fresh(f"{x.name}.sigmoid_gate"), x.name, gate.name))
 
     def output_rows(self, x: Value) -> Value:
         return self._append(ops.OutputRows(self._fresh("output_rows"), x.name))

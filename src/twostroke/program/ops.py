@@ -9,42 +9,33 @@ program expects of them. Every op kind has four faces, each in one place:
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
+from twostroke.program.elementwise import Activate, Activation, Add, Gated, GatedActivation, Scale, SigmoidGate, SoftCap
+from twostroke.program.experts import Experts
+from twostroke.program.op import Op, ProgramError, require
 from twostroke.program.values import CacheSpec, Norm, RopeSpec, Rows, Value, Weight
 
-
-class ProgramError(ValueError):
-    """A family built an op whose parts do not fit: a defect of the family, not of a user's input."""
-
-
-class Op:
-    """One op: what it reads and writes by name, the weights it uses, and its shape rule."""
-
-    __slots__ = ()
-    kind: ClassVar[str]
-    output: str
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        return (self.output,)
-
-    @property
-    def weights(self) -> tuple[Weight, ...]:
-        return ()
-
-    def shapes(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
-        """The values this op writes, given those before it. Raises ProgramError where parts do not fit."""
-        raise NotImplementedError(self.kind)
-
-
-def _require(condition: bool, what: str) -> None:
-    if not condition:
-        raise ProgramError(what)
+__all__ = [
+    "OP_KINDS",
+    "Activate",
+    "Activation",
+    "Add",
+    "Attention",
+    "Embed",
+    "Experts",
+    "Gated",
+    "GatedActivation",
+    "Linear",
+    "Normalize",
+    "Op",
+    "OutputRows",
+    "ProgramError",
+    "Rope",
+    "Scale",
+    "SigmoidGate",
+    "SoftCap",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +51,22 @@ class Embed(Op):
         return (self.weight,)
 
     def shapes(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
-        _require(len(self.weight.shape) == 2, f"{self.weight} is not a table")
+        require(len(self.weight.shape) == 2, f"{self.weight} is not a table")
         return (Value(self.output, self.weight.shape[1]),)
 
 
 @dataclass(frozen=True, slots=True)
-class RmsNorm(Op):
-    """Each row normalised by its root mean square and scaled."""
+class Normalize(Op):
+    """Each row normalised; with `group_dim`, each stretch of that many elements (a head) by itself.
 
-    kind: ClassVar[str] = "rms_norm"
+    The norm's weight then has group_dim elements, the same for every group; else as many as the row.
+    """
+
+    kind: ClassVar[str] = "norm"
     output: str
     input: str
     norm: Norm
+    group_dim: int | None = None
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -79,11 +74,14 @@ class RmsNorm(Op):
 
     @property
     def weights(self) -> tuple[Weight, ...]:
-        return (self.norm.weight,)
+        return self.norm.weights
 
     def shapes(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
         x = values[self.input]
-        _require(self.norm.weight.shape == (x.dim,), f"{self.norm.weight} does not scale {x}")
+        group = x.dim if self.group_dim is None else self.group_dim
+        require(x.dim % group == 0, f"{x} does not divide into groups of {group}")
+        for weight in self.norm.weights:
+            require(weight.shape == (group,), f"{weight} does not scale {x}")
         return (Value(self.output, x.dim, x.rows),)
 
 
@@ -92,7 +90,7 @@ class Linear(Op):
     """One or more matrices times the same input: output_i = x @ matrix_i.T + bias_i.
 
     Families write it with one matrix; passes add the rest. `norm` is applied to the input first. `residual` is added
-    to the (only) output. With `gate`, there are two matrices and one output: silu(x @ gate.T) * (x @ up.T).
+    to the (only) output. With `gate`, there are two matrices and one output, as `Gated` combines them.
     """
 
     kind: ClassVar[str] = "linear"
@@ -102,7 +100,7 @@ class Linear(Op):
     biases: tuple[Weight | None, ...]
     norm: Norm | None = None
     residual: str | None = None
-    gate: Literal["silu"] | None = None
+    gate: GatedActivation | None = None
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -114,24 +112,24 @@ class Linear(Op):
 
     @property
     def weights(self) -> tuple[Weight, ...]:
-        norm = () if self.norm is None else (self.norm.weight,)
+        norm = () if self.norm is None else self.norm.weights
         return norm + self.matrices + tuple(bias for bias in self.biases if bias is not None)
 
     def shapes(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
         x = values[self.input]
-        _require(len(self.biases) == len(self.matrices), "a linear needs one bias slot a matrix")
+        require(len(self.biases) == len(self.matrices), "a linear needs one bias slot a matrix")
         for matrix, bias in zip(self.matrices, self.biases, strict=True):
-            _require(matrix.shape[1:] == (x.dim,), f"{matrix} does not multiply {x}")
-            _require(bias is None or bias.shape == matrix.shape[:1], f"{bias} does not fit {matrix}")
-        if self.norm is not None:
-            _require(self.norm.weight.shape == (x.dim,), f"{self.norm.weight} does not scale {x}")
+            require(matrix.shape[1:] == (x.dim,), f"{matrix} does not multiply {x}")
+            require(bias is None or bias.shape == matrix.shape[:1], f"{bias} does not fit {matrix}")
+        for weight in () if self.norm is None else self.norm.weights:
+            require(weight.shape == (x.dim,), f"{weight} does not scale {x}")
         dims = [matrix.shape[0] for matrix in self.matrices]
         if self.gate is not None:
-            _require(len(dims) == 2 and dims[0] == dims[1], "a gated linear has two matrices of one shape")
+            require(len(dims) == 2 and dims[0] == dims[1], "a gated linear has two matrices of one shape")
             dims = dims[:1]
-        _require(len(dims) == len(self.results), "a linear has one output a matrix")
+        require(len(dims) == len(self.results), "a linear has one output a matrix")
         if self.residual is not None:
-            _require(len(dims) == 1 and values[self.residual].dim == dims[0], f"residual {self.residual} does not fit")
+            require(len(dims) == 1 and values[self.residual].dim == dims[0], f"residual {self.residual} does not fit")
         return tuple(Value(name, dim, x.rows) for name, dim in zip(self.results, dims, strict=True))
 
 
@@ -155,8 +153,8 @@ class Rope(Op):
 
     def shapes(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
         x = values[self.input]
-        _require(x.dim % self.head_dim == 0, f"{x} does not divide into heads of {self.head_dim}")
-        _require(self.rope.dim % 2 == 0 and self.rope.dim <= self.head_dim, "rotary dim is odd or beyond the head")
+        require(x.dim % self.head_dim == 0, f"{x} does not divide into heads of {self.head_dim}")
+        _require_rope(self.rope, self.head_dim)
         return (Value(self.output, x.dim, x.rows),)
 
 
@@ -165,7 +163,9 @@ class Attention(Op):
     """Softmax attention (Vaswani et al. 2017) of each row over its request's cached keys, its own included.
 
     Writes k and v of the step's rows to the cache, then reads. Query head h uses KV head h // (num_heads /
-    num_kv_heads) (Ainslie et al. 2023). Causal; the window is the cache's. With `rope`, q and k are rotated first.
+    num_kv_heads) (Ainslie et al. 2023). Causal; the window is the cache's. With `rope`, q and k are rotated first. With
+    `soft_cap`, scaled scores s become soft_cap * tanh(s / soft_cap) (Gemma 2). `sinks` (num_heads,) are one more score
+    of each head in the softmax, not scaled, which has no value (Xiao et al. 2023; gpt-oss).
     """
 
     kind: ClassVar[str] = "attention"
@@ -177,6 +177,8 @@ class Attention(Op):
     cache: CacheSpec
     scale: float
     rope: RopeSpec | None = None
+    soft_cap: float | None = None
+    sinks: Weight | None = None
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -184,53 +186,20 @@ class Attention(Op):
 
     @property
     def weights(self) -> tuple[Weight, ...]:
-        return () if self.rope is None or self.rope.factors is None else (self.rope.factors,)
+        factors = None if self.rope is None else self.rope.factors
+        return tuple(weight for weight in (factors, self.sinks) if weight is not None)
 
     def shapes(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
         q, k, v = values[self.q], values[self.k], values[self.v]
         kv_dim = self.cache.num_kv_heads * self.cache.head_dim
-        _require(self.num_heads % self.cache.num_kv_heads == 0, "query heads do not divide among KV heads")
-        _require(q.dim == self.num_heads * self.cache.head_dim, f"{q} is not {self.num_heads} heads")
-        _require(k.dim == kv_dim and v.dim == kv_dim, f"{k}, {v} are not {self.cache.num_kv_heads} KV heads")
+        require(self.num_heads % self.cache.num_kv_heads == 0, "query heads do not divide among KV heads")
+        require(q.dim == self.num_heads * self.cache.head_dim, f"{q} is not {self.num_heads} heads")
+        require(k.dim == kv_dim and v.dim == kv_dim, f"{k}, {v} are not {self.cache.num_kv_heads} KV heads")
+        require(self.sinks is None or self.sinks.shape == (self.num_heads,), f"{self.sinks} is not one a head")
+        require(self.soft_cap is None or self.soft_cap > 0, f"a soft cap of {self.soft_cap}")
+        if self.rope is not None:
+            _require_rope(self.rope, self.cache.head_dim)
         return (Value(self.output, q.dim, q.rows),)
-
-
-@dataclass(frozen=True, slots=True)
-class Add(Op):
-    """Elementwise sum of two values."""
-
-    kind: ClassVar[str] = "add"
-    output: str
-    left: str
-    right: str
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return (self.left, self.right)
-
-    def shapes(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
-        left, right = values[self.left], values[self.right]
-        _require((left.dim, left.rows) == (right.dim, right.rows), f"{left} and {right} differ in shape")
-        return (Value(self.output, left.dim, left.rows),)
-
-
-@dataclass(frozen=True, slots=True)
-class SwiGLU(Op):
-    """silu(gate) * up (Shazeer 2020), elementwise."""
-
-    kind: ClassVar[str] = "swiglu"
-    output: str
-    gate: str
-    up: str
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return (self.gate, self.up)
-
-    def shapes(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
-        gate, up = values[self.gate], values[self.up]
-        _require((gate.dim, gate.rows) == (up.dim, up.rows), f"{gate} and {up} differ in shape")
-        return (Value(self.output, gate.dim, gate.rows),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,8 +216,16 @@ class OutputRows(Op):
 
     def shapes(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
         x = values[self.input]
-        _require(x.rows is Rows.TOKENS, f"{x} has been reduced to output rows already")
+        require(x.rows is Rows.TOKENS, f"{x} has been reduced to output rows already")
         return (Value(self.output, x.dim, Rows.OUTPUTS),)
 
 
-OP_KINDS: tuple[type[Op], ...] = (Embed, RmsNorm, Linear, Rope, Attention, Add, SwiGLU, OutputRows)
+def _require_rope(rope: RopeSpec, head_dim: int) -> None:
+    require(rope.dim % 2 == 0 and rope.dim <= head_dim, "rotary dim is odd or beyond the head")
+    require(rope.divisors is None or len(rope.divisors) == rope.dim // 2, "RoPE divisors are not one a pair")
+
+
+OP_KINDS: tuple[type[Op], ...] = (
+    *(Embed, Normalize, Linear, Rope, Attention, Experts, OutputRows),
+    *(Add, Gated, Activate, Scale, SoftCap, SigmoidGate),
+)

@@ -6,7 +6,7 @@ Order matters: linears of one input merge first, so that the norm before them ha
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from twostroke.program.ops import Add, Attention, Linear, Op, RmsNorm, Rope, SwiGLU
+from twostroke.program.ops import Add, Attention, Gated, Linear, Normalize, Op, Rope
 from twostroke.program.program import Program
 from twostroke.program.values import Rows
 
@@ -51,14 +51,14 @@ def merge_parallel_linears(program: Program) -> Program:
 
 
 def fuse_gate(program: Program) -> Program:
-    """swiglu(linear(x; gate, up)) becomes one gated linear: gate and up never reach memory."""
+    """gated(linear(x; gate, up)) becomes one gated linear: gate and up never reach memory."""
     producers = {
         op.outputs: op for op in program.ops if isinstance(op, Linear) and len(op.matrices) == 2 and _is_plain(op)
     }
     gated = {
         (op.gate, op.up): op
         for op in program.ops
-        if isinstance(op, SwiGLU)
+        if isinstance(op, Gated)
         and (op.gate, op.up) in producers
         and not any(producers[op.gate, op.up].biases)
         and _only_reader(program, op.gate)
@@ -66,10 +66,10 @@ def fuse_gate(program: Program) -> Program:
     }
 
     def rewrite(op: Op) -> Iterable[Op]:
-        if isinstance(op, SwiGLU) and gated.get((op.gate, op.up)) is op:
+        if isinstance(op, Gated) and gated.get((op.gate, op.up)) is op:
             return ()
         if isinstance(op, Linear) and op.outputs in gated:
-            return (replace(op, results=(gated[op.outputs].output,), gate="silu"),)
+            return (replace(op, results=(gated[op.outputs].output,), gate=gated[op.outputs].activation),)
         return (op,)
 
     return _rewrite(program, rewrite)
@@ -80,13 +80,14 @@ def fuse_norm(program: Program) -> Program:
     norms = {
         op.output: op
         for op in program.ops
-        if isinstance(op, RmsNorm)
+        if isinstance(op, Normalize)
+        and op.group_dim is None
         and _only_reader(program, op.output)
         and _is_linear_without_norm(program.readers(op.output)[0], op.output)
     }
 
     def rewrite(op: Op) -> Iterable[Op]:
-        if isinstance(op, RmsNorm) and op.output in norms:
+        if isinstance(op, Normalize) and op.output in norms:
             return ()
         if isinstance(op, Linear) and op.input in norms:
             norm = norms[op.input]

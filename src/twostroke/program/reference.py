@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from twostroke.program.activations import Array
 from twostroke.program.program import Program
-from twostroke.program.reference_ops import REFERENCE, Array, Cached, IntArray, Step
+from twostroke.program.reference_ops import REFERENCE, Cached, IntArray, Step
 from twostroke.program.values import Weight
 
 

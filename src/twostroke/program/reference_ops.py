@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from twostroke.program import ops
+from twostroke.program.activations import ACTIVATIONS, GATED, Array, route, sigmoid, soft_capped
 from twostroke.program.rope import inverse_frequencies
 from twostroke.program.values import CacheSpec, Norm, RopeSpec, Weight
 
-Array = npt.NDArray[np.floating[Any]]
 IntArray = npt.NDArray[np.integer[Any]]
 Cached = tuple[Array, Array]  # keys and values, each (num_tokens, num_kv_heads, head_dim)
 
@@ -41,21 +41,23 @@ def embed(op: ops.Embed, step: Step) -> tuple[Array, ...]:
     return (step.weight(op.weight)[step.token_ids],)
 
 
-def rms_norm(op: ops.RmsNorm, step: Step) -> tuple[Array, ...]:
-    return (_normed(step.values[op.input], op.norm, step),)
+def normalize(op: ops.Normalize, step: Step) -> tuple[Array, ...]:
+    x = step.values[op.input]
+    groups = x if op.group_dim is None else x.reshape(len(x), -1, op.group_dim)
+    return (_normed(groups, op.norm, step).reshape(x.shape),)
 
 
 def linear(op: ops.Linear, step: Step) -> tuple[Array, ...]:
     x = step.values[op.input]
     if op.norm is not None:
         x = _normed(x, op.norm, step)
-    results = []
+    results: list[Array] = []
     for matrix, bias in zip(op.matrices, op.biases, strict=True):
         y = x @ step.weight(matrix).T  # (num_rows, out_dim)
         results.append(y if bias is None else y + step.weight(bias))
     if op.gate is not None:
         gate, up = results
-        results = [_silu(gate) * up]
+        results = [GATED[op.gate](gate, up)]
     if op.residual is not None:
         results = [step.values[op.residual] + results[0]]
     return tuple(results)
@@ -72,24 +74,59 @@ def attention(op: ops.Attention, step: Step) -> tuple[Array, ...]:
         q, k = (_rotated(x, cache.head_dim, op.rope, step) for x in (q, k))
     keys, values = _appended(cache, k, v, step)
     q = q.reshape(len(q), cache.num_kv_heads, -1, cache.head_dim)  # (num_rows, num_kv_heads, heads a KV head, head_dim)
+    sinks = None if op.sinks is None else step.weight(op.sinks).reshape(cache.num_kv_heads, -1)
     out = np.empty_like(q)
     for first in range(0, len(q), _ROWS_AT_ONCE):
         rows = slice(first, min(first + _ROWS_AT_ONCE, len(q)))
         visible = _visible(step.start + first, step.start + rows.stop, cache.window)
         for head in range(cache.num_kv_heads):
             end = visible.shape[1]
-            out[rows, head] = _attended(
-                q[rows, head] * q.dtype.type(op.scale), keys[:end, head], values[:end, head], visible
-            )
+            scores = _scores(q[rows, head] * q.dtype.type(op.scale), keys[:end, head], op.soft_cap)
+            sink = None if sinks is None else sinks[head]
+            out[rows, head] = _attended(scores, values[:end, head], visible, sink)
     return (out.reshape(len(out), -1),)
+
+
+def experts(op: ops.Experts, step: Step) -> tuple[Array, ...]:
+    x = step.values[op.input]
+    ids, shares = route(step.values[op.router], op.routed)
+    matrices = [step.weight(matrix) for matrix in op.matrices]
+    biases = None if op.biases is None else [step.weight(bias) for bias in op.biases]
+    out = np.zeros_like(x)
+    for expert in range(op.routed.num_experts):
+        rows, places = np.nonzero(ids == expert)
+        if not len(rows):
+            continue
+        gate, up, down = (matrix[expert].T for matrix in matrices)
+        gate_bias, up_bias, down_bias = (0, 0, 0) if biases is None else (bias[expert] for bias in biases)
+        inner = GATED[op.activation](x[rows] @ gate + gate_bias, x[rows] @ up + up_bias)
+        out[rows] += shares[rows, places][:, None] * (inner @ down + down_bias)
+    return (out,)
 
 
 def add(op: ops.Add, step: Step) -> tuple[Array, ...]:
     return (step.values[op.left] + step.values[op.right],)
 
 
-def swiglu(op: ops.SwiGLU, step: Step) -> tuple[Array, ...]:
-    return (_silu(step.values[op.gate]) * step.values[op.up],)
+def gated(op: ops.Gated, step: Step) -> tuple[Array, ...]:
+    return (GATED[op.activation](step.values[op.gate], step.values[op.up]),)
+
+
+def activate(op: ops.Activate, step: Step) -> tuple[Array, ...]:
+    return (ACTIVATIONS[op.activation](step.values[op.input]),)
+
+
+def scale(op: ops.Scale, step: Step) -> tuple[Array, ...]:
+    x = step.values[op.input]
+    return (x * x.dtype.type(op.factor),)
+
+
+def soft_cap(op: ops.SoftCap, step: Step) -> tuple[Array, ...]:
+    return (soft_capped(step.values[op.input], op.cap),)
+
+
+def sigmoid_gate(op: ops.SigmoidGate, step: Step) -> tuple[Array, ...]:
+    return (step.values[op.input] * sigmoid(step.values[op.gate]),)
 
 
 def output_rows(op: ops.OutputRows, step: Step) -> tuple[Array, ...]:
@@ -99,26 +136,29 @@ def output_rows(op: ops.OutputRows, step: Step) -> tuple[Array, ...]:
 
 REFERENCE: Mapping[type[ops.Op], Rule] = {
     ops.Embed: embed,
-    ops.RmsNorm: rms_norm,
+    ops.Normalize: normalize,
     ops.Linear: linear,
     ops.Rope: rope,
     ops.Attention: attention,
+    ops.Experts: experts,
     ops.Add: add,
-    ops.SwiGLU: swiglu,
+    ops.Gated: gated,
+    ops.Activate: activate,
+    ops.Scale: scale,
+    ops.SoftCap: soft_cap,
+    ops.SigmoidGate: sigmoid_gate,
     ops.OutputRows: output_rows,
 }
 
 
 def _normed(x: Array, norm: Norm, step: Step) -> Array:
-    mean_square = np.mean(x * x, axis=1, keepdims=True)  # (num_rows, 1)
-    normed: Array = x / np.sqrt(mean_square + x.dtype.type(norm.eps)) * step.weight(norm.weight)
-    return normed
-
-
-def _silu(x: Array) -> Array:
-    with np.errstate(over="ignore"):  # exp overflows to infinity where silu is zero
-        silu: Array = x / (1 + np.exp(-x))
-    return silu
+    """Normalised over the last axis."""
+    if norm.kind == "layer":
+        x = x - np.mean(x, axis=-1, keepdims=True)
+    mean_square = np.mean(x * x, axis=-1, keepdims=True)
+    weight = step.weight(norm.weight) + x.dtype.type(norm.offset)
+    normed: Array = x / np.sqrt(mean_square + x.dtype.type(norm.eps)) * weight
+    return normed if norm.bias is None else normed + step.weight(norm.bias)
 
 
 def _rotated(x: Array, head_dim: int, spec: RopeSpec, step: Step) -> Array:
@@ -126,7 +166,7 @@ def _rotated(x: Array, head_dim: int, spec: RopeSpec, step: Step) -> Array:
     factors = None if spec.factors is None else step.weight(spec.factors)
     positions = np.arange(step.start, step.start + len(x), dtype=np.float64)
     angles = positions[:, None] * inverse_frequencies(spec, factors)  # (num_rows, dim / 2)
-    cos, sin = (turn(angles).astype(x.dtype)[:, None, :] for turn in (np.cos, np.sin))
+    cos, sin = ((turn(angles) * spec.magnitude).astype(x.dtype)[:, None, :] for turn in (np.cos, np.sin))
     heads = x.reshape(len(x), -1, head_dim)
     half = spec.dim // 2
     first, second = (
@@ -158,12 +198,24 @@ def _visible(start: int, end: int, window: int | None) -> npt.NDArray[np.bool_]:
     return visible if window is None else visible & (keys > rows - window)
 
 
-def _attended(q: Array, keys: Array, values: Array, visible: npt.NDArray[np.bool_]) -> Array:
-    """Attention of one KV head's queries (num_rows, num_heads, head_dim); keys and values (num_keys, head_dim)."""
+def _scores(q: Array, keys: Array, cap: float | None) -> Array:
+    """Of one KV head's scaled queries (num_rows, num_heads, head_dim) and keys (num_keys, head_dim), capped."""
     num_rows, num_heads, head_dim = q.shape
-    scores = (q.reshape(-1, head_dim) @ keys.T).reshape(num_rows, num_heads, -1)
+    scores: Array = (q.reshape(-1, head_dim) @ keys.T).reshape(num_rows, num_heads, -1)
+    return scores if cap is None else soft_capped(scores, cap)
+
+
+def _attended(scores: Array, values: Array, visible: npt.NDArray[np.bool_], sinks: Array | None) -> Array:
+    """Values (num_keys, head_dim) mixed by the softmax of scores (num_rows, num_heads, num_keys) and of sinks."""
+    num_rows, num_heads, _ = scores.shape
     scores = np.where(visible[:, None, :], scores, -np.inf)
-    weights = np.exp(scores - scores.max(axis=2, keepdims=True))
-    mixed = (weights.reshape(num_rows * num_heads, -1) @ values).reshape(q.shape)
-    attended: Array = mixed / weights.sum(axis=2, keepdims=True)
+    top = scores.max(axis=2, keepdims=True)
+    if sinks is not None:
+        top = np.maximum(top, sinks[:, None])
+    weights = np.exp(scores - top)
+    total = weights.sum(axis=2, keepdims=True)
+    if sinks is not None:
+        total = total + np.exp(sinks[:, None] - top)
+    mixed = (weights.reshape(num_rows * num_heads, -1) @ values).reshape(num_rows, num_heads, -1)
+    attended: Array = mixed / total
     return attended

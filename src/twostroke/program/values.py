@@ -26,7 +26,8 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A tensor of the model by its canonical (GGUF) name; shape is (out_dim, in_dim) or (dim,)."""
+    """A tensor of the model by its canonical (GGUF) name; shape is (out_dim, in_dim), (dim,), or for a matrix of
+    each expert (num_experts, out_dim, in_dim)."""
 
     name: str
     shape: tuple[int, ...]
@@ -44,18 +45,19 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class RopeSpec:
-    """Rotary position embedding (Su et al. 2021) of the first `dim` elements of each head.
+    """Rotary position embedding (Su et al. 2021) of the first `dim` elements of each head, in final numbers.
 
     `pairing` tells which elements form a rotated pair in the source's weights: "half" is (i, i + dim/2), "interleaved"
-    is (2i, 2i+1). `linear_factor` divides positions; `factors` (dim/2,) divides each frequency (Llama 3.1 scaling as
-    GGUF stores it).
+    is (2i, 2i+1). Scaling of any kind has been resolved: `divisors` (dim/2,) and the tensor `factors` (dim/2,), where
+    there are any, divide the frequencies, and `magnitude` multiplies cosines and sines (YaRN, Peng et al. 2023).
     """
 
     dim: int
     base: float
     pairing: Literal["half", "interleaved"]
-    linear_factor: float = 1.0
+    divisors: tuple[float, ...] | None = None
     factors: Weight | None = None
+    magnitude: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,18 @@ class CacheSpec:
 
 @dataclass(frozen=True, slots=True)
 class Norm:
-    """RMS normalisation (Zhang and Sennrich 2019): x / sqrt(mean(x^2) + eps) * weight."""
+    """Normalisation of a row: x / sqrt(mean(x^2) + eps) * scale, and with "layer" on x - mean(x), plus bias.
+
+    "rms" is Zhang and Sennrich 2019, "layer" is Ba et al. 2016. The scale is `offset` + weight: sources that store what
+    is added to 1 have an offset of 1.
+    """
 
     weight: Weight
     eps: float
+    kind: Literal["rms", "layer"] = "rms"
+    bias: Weight | None = None
+    offset: float = 0.0
+
+    @property
+    def weights(self) -> tuple[Weight, ...]:
+        return (self.weight,) if self.bias is None else (self.weight, self.bias)

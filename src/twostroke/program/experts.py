@@ -1,0 +1,70 @@
+"""The mixture-of-experts op. Part of the vocabulary of `ops`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from twostroke.program.elementwise import GatedActivation
+from twostroke.program.op import Op, require
+from twostroke.program.values import Value, Weight
+
+Routing = Literal["softmax_topk", "topk_softmax"]
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """How rows choose experts: the `top_k` largest router logits of each row, of equal ones the lower ids.
+
+    The weight of a chosen expert is its softmax over all logits ("softmax_topk"), divided by the sum of those chosen
+    with `renormalize`, or its softmax over the chosen logits ("topk_softmax"); either times `scale`.
+    """
+
+    num_experts: int
+    top_k: int
+    kind: Routing
+    renormalize: bool = False
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Experts(Op):
+    """Gated feed-forward experts (Shazeer et al. 2017): the sum of weight_e * expert_e(x) over a row's experts e.
+
+    expert(x) = down @ gated(gate @ x, up @ x), each product plus its bias where there is one. `router` is the value of
+    logits (num_rows, num_experts). gate and up are (num_experts, ffn_dim, dim), down (num_experts, dim, ffn_dim);
+    biases lack the last dimension. A row's experts are summed in the order of their ids.
+    """
+
+    kind: ClassVar[str] = "experts"
+    output: str
+    input: str
+    router: str
+    matrices: tuple[Weight, Weight, Weight]  # gate, up, down
+    biases: tuple[Weight, Weight, Weight] | None
+    routed: Routed
+    activation: GatedActivation
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (self.input, self.router)
+
+    @property
+    def weights(self) -> tuple[Weight, ...]:
+        return self.matrices if self.biases is None else self.matrices + self.biases
+
+    @property
+    def ffn_dim(self) -> int:
+        return self.matrices[0].shape[1]
+
+    def shapes(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
+        x, router, count = values[self.input], values[self.router], self.routed.num_experts
+        require((router.dim, router.rows) == (count, x.rows), f"{router} is not a logit for each of {count} experts")
+        require(1 <= self.routed.top_k <= count, f"a row chooses {self.routed.top_k} of {count} experts")
+        gate, up, down = self.matrices
+        require(len(gate.shape) == 3, f"{gate} is not a matrix an expert")
+        inner, outer = (count, gate.shape[1], x.dim), (count, x.dim, gate.shape[1])
+        for matrix, shape in ((gate, inner), (up, inner), (down, outer)):
+            require(matrix.shape == shape, f"{matrix} is not {count} matrices that multiply {x}")
+        for matrix, bias in zip(self.matrices, self.biases or (), strict=False):
+            require(bias.shape == matrix.shape[:2], f"{bias} does not fit {matrix}")
+        return (Value(self.output, x.dim, x.rows),)
