@@ -23,10 +23,14 @@ int Executor::add_matrix(TensorType type, int64_t rows, int64_t cols, const uint
     const size_t group_bytes = packed_group_bytes(type, cols);
     const int64_t groups = (rows + kLanes - 1) / kLanes;
     PageBuffer buffer(group_bytes * static_cast<size_t>(groups));
-    threads_.run([&](int thread) {
-        const Part part = part_of(groups, thread, threads_.size());
-        for (int64_t group = part.begin; group < part.end; ++group)
-            pack_group(type, data, rows, cols, group, buffer.as(static_cast<size_t>(group) * group_bytes));
+    const int64_t num_parts = std::min<int64_t>(groups, 8 * threads_.size());
+    threads_.run_stages(1, [&](int) {
+        int stage = 0;
+        threads_.stage(stage, num_parts, [&](int64_t i) {
+            const Part part = part_of(groups, static_cast<int>(i), static_cast<int>(num_parts));
+            for (int64_t group = part.begin; group < part.end; ++group)
+                pack_group(type, data, rows, cols, group, buffer.as(static_cast<size_t>(group) * group_bytes));
+        });
     });
     weight_bytes_ += buffer.bytes();
     const int8_t* entries = codebook < 0 ? nullptr : codebooks_[static_cast<size_t>(codebook)].data();
@@ -66,9 +70,9 @@ void Executor::add_rms_norm(int out, int x, int weight, float eps) {
 void Executor::add_linear(std::vector<int> outs, int x, std::vector<int> matrices, std::vector<int> biases, int norm,
                           float eps, int residual, bool gated) {
     auto& ops = values_[static_cast<size_t>(outs[0])].of_outputs ? output_ops_ : token_ops_;
-    auto parts = partition(gated ? std::vector<int>{matrices[0]} : matrices);
+    auto tasks = tasks_of(gated ? std::vector<int>{matrices[0]} : matrices);
     ops.emplace_back(LinearOp{std::move(outs), std::move(matrices), std::move(biases), x, norm, eps, residual, gated,
-                              std::move(parts)});
+                              std::move(tasks)});
 }
 
 void Executor::add_rope_op(int out, int x, int head_dim, int rope) {
@@ -81,7 +85,7 @@ void Executor::add_attention(int out, int q, int k, int v, int num_heads, int nu
     size_t& bytes = pool_bytes_[static_cast<size_t>(group)];
     // The pool of a group is layer after layer; the offset is in blocks' bytes until finish() knows the block count.
     token_ops_.emplace_back(
-        AttentionOp{out, q, k, v, num_heads, group, rope, scale, window, layout, bytes, num_attention_++, 0});
+        AttentionOp{out, q, k, v, num_heads, group, rope, scale, window, layout, bytes, 0});
     bytes += layout.block_bytes();
 }
 
@@ -97,28 +101,31 @@ void Executor::add_swiglu(int out, int gate, int up) {
 
 void Executor::add_output_rows(int out, int x) { output_ops_.emplace_back(OutputRowsOp{out, x}); }
 
-// Matrix groups for each thread, balanced by bytes over all matrices of a linear taken as one.
-std::vector<std::vector<Part>> Executor::partition(const std::vector<int>& matrices) const {
-    size_t total = 0;
-    for (int id : matrices) total += buffers_[static_cast<size_t>(id)].bytes();
-    const int count = config_.num_threads;
-    std::vector<std::vector<Part>> parts(static_cast<size_t>(count));
-    for (int thread = 0; thread < count; ++thread) {
-        size_t before = 0;
-        const size_t from = total * static_cast<size_t>(thread) / static_cast<size_t>(count);
-        const size_t to = total * static_cast<size_t>(thread + 1) / static_cast<size_t>(count);
-        for (int id : matrices) {
-            const PackedMatrix& m = matrices_[static_cast<size_t>(id)];
-            const size_t bytes = buffers_[static_cast<size_t>(id)].bytes();
-            const auto group_at = [&](size_t at) {
-                const size_t inside = std::clamp(at, before, before + bytes) - before;
-                return static_cast<int64_t>((inside + m.group_bytes / 2) / m.group_bytes);
-            };
-            parts[static_cast<size_t>(thread)].push_back({group_at(from), group_at(to)});
-            before += bytes;
+// Tasks of a linear: first half of every thread's share in one piece, then ever smaller pieces that even out who is late.
+std::vector<Executor::LinearTask> Executor::tasks_of(const std::vector<int>& matrices) const {
+    constexpr double kPieces[] = {0.5, 0.25, 0.125, 0.125};
+    double total = 0.0;
+    for (int id : matrices) total += static_cast<double>(buffers_[static_cast<size_t>(id)].bytes());
+    std::vector<double> ends;  // of the pieces, in bytes over all matrices taken as one
+    for (const double piece : kPieces)
+        for (int thread = 0; thread < config_.num_threads; ++thread)
+            ends.push_back((ends.empty() ? 0.0 : ends.back()) + total * piece / config_.num_threads);
+    std::vector<LinearTask> tasks;
+    double before = 0.0;
+    size_t piece = 0;
+    for (size_t i = 0; i < matrices.size(); ++i) {
+        const PackedMatrix& m = matrices_[static_cast<size_t>(matrices[i])];
+        const int64_t groups = (m.rows + kLanes - 1) / kLanes;
+        for (int64_t group = 0; group < groups;) {
+            while (piece + 1 < ends.size() && ends[piece] <= before + 0.5 * static_cast<double>(m.group_bytes)) ++piece;
+            const double fits = (ends[piece] - before) / static_cast<double>(m.group_bytes);
+            const int64_t last = piece + 1 == ends.size() ? groups : std::min(groups, group + std::max<int64_t>(1, std::llround(fits)));
+            tasks.push_back({i, group, last});
+            before += static_cast<double>(m.group_bytes) * static_cast<double>(last - group);
+            group = last;
         }
     }
-    return parts;
+    return tasks;
 }
 
 void Executor::finish(int logits) {
@@ -173,7 +180,6 @@ void Executor::finish(int logits) {
     arena_ = PageBuffer(static_cast<size_t>(token_dims_ * rows + output_dims_ * kOutputTile) * sizeof(float));
     for (size_t group = 0; group < pool_bytes_.size(); ++group)
         pools_.emplace_back(pool_bytes_[group] * static_cast<size_t>(config_.num_blocks[group]));
-    next_unit_ = std::make_unique<std::atomic<int64_t>[]>(static_cast<size_t>(num_attention_) + 1);
 }
 
 void Executor::poison() {
@@ -226,63 +232,61 @@ void Executor::prepare(const StepInput& input) {
         }
     }
     for (auto& plan : plans_) plan_attention(input, plan);
-    for (int i = 0; i < num_attention_; ++i) next_unit_[static_cast<size_t>(i)].store(0, std::memory_order_relaxed);
 }
 
 void Executor::step(const StepInput& input, const StepOutput& output, int value) {
+    constexpr int kStagesAnOp = 3;
     prepare(input);
-    threads_.run([&](int thread) { run_thread(thread, input, output, value); });
+    const int64_t tiles = (input.num_outputs + kOutputTile - 1) / kOutputTile;
+    const auto num_stages = 1 + kStagesAnOp * static_cast<int64_t>(token_ops_.size()) +
+                            tiles * (1 + kStagesAnOp * static_cast<int64_t>(output_ops_.size()));
+    threads_.run_stages(static_cast<int>(num_stages), [&](int thread) { run_thread(thread, input, output, value); });
 }
 
 void Executor::run_thread(int thread, const StepInput& input, const StepOutput& output, int value) {
-    Work work{&input, &output, value, 0, 0};
-    fill_rope_tables(thread, input);
-    threads_.barrier();
-    for (const auto& op : token_ops_) run_op(thread, op, work);
+    Work work{&input, &output, value, 0, 0, 0};
+    for_rows(work, input.num_rows, [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) fill_rope_tables(row);
+    });
+    const auto run_op = [&](const Op& op) { std::visit([&](const auto& o) { run(thread, o, work); }, op); };
+    for (const auto& op : token_ops_) run_op(op);
     for (; work.tile_begin < input.num_outputs; work.tile_begin += kOutputTile) {
         work.tile_rows = std::min(kOutputTile, input.num_outputs - work.tile_begin);
-        for (const auto& op : output_ops_) run_op(thread, op, work);
-        sample_tile(thread, work);
-        threads_.barrier();
+        for (const auto& op : output_ops_) run_op(op);
+        threads_.stage(work.stage, work.tile_rows, [&](int64_t i) { sample_row(thread, work, i); });
     }
 }
 
-void Executor::run_op(int thread, const Op& op, const Work& work) {
-    std::visit([&](const auto& o) { run(thread, o, work); }, op);
-    threads_.barrier();
-}
-
-void Executor::fill_rope_tables(int thread, const StepInput& input) {
-    const Part part = part_of(input.num_rows, thread, threads_.size());
+void Executor::fill_rope_tables(int64_t row) {
     for (const auto& table : ropes_) {
         const int64_t half = static_cast<int64_t>(table.inverse_frequencies.size());
-        for (int64_t row = part.begin; row < part.end; ++row) {
-            float* cos = scratch_.as<float>(table.scratch) + 2 * row * half;
-            for (int64_t i = 0; i < half; ++i) {
-                const double angle = static_cast<double>(positions_[static_cast<size_t>(row)]) *
-                                     table.inverse_frequencies[static_cast<size_t>(i)];
-                cos[i] = static_cast<float>(std::cos(angle));
-                cos[half + i] = static_cast<float>(std::sin(angle));
-            }
+        float* cos = scratch_.as<float>(table.scratch) + 2 * row * half;
+        for (int64_t i = 0; i < half; ++i) {
+            const double angle = static_cast<double>(positions_[static_cast<size_t>(row)]) *
+                                 table.inverse_frequencies[static_cast<size_t>(i)];
+            cos[i] = static_cast<float>(std::cos(angle));
+            cos[half + i] = static_cast<float>(std::sin(angle));
         }
     }
 }
 
-void Executor::run(int thread, const EmbedOp& op, const Work& work) {
+void Executor::run(int, const EmbedOp& op, Work& work) {
     const PackedMatrix& m = matrices_[static_cast<size_t>(op.matrix)];
-    const Part part = part_of(work.input->num_rows, thread, threads_.size());
-    for (int64_t row = part.begin; row < part.end; ++row)
-        kernels_.unpack_row(m, work.input->token_ids[row], value(op.out) + row * m.cols);
+    for_rows(work, work.input->num_rows, [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row)
+            kernels_.unpack_row(m, work.input->token_ids[row], value(op.out) + row * m.cols);
+    });
 }
 
-void Executor::run(int thread, const RmsNormOp& op, const Work& work) {
+void Executor::run(int, const RmsNormOp& op, Work& work) {
     const int64_t dim = values_[static_cast<size_t>(op.x)].dim;
-    const Part part = part_of(rows_of(op.x, work), thread, threads_.size());
-    kernels_.rms_norm({value(op.x), vectors_[static_cast<size_t>(op.weight)].data(), value(op.out), dim, dim, dim,
-                       op.eps, part.begin, part.end});
+    const float* weight = vectors_[static_cast<size_t>(op.weight)].data();
+    for_rows(work, rows_of(op.x, work), [&](int64_t begin, int64_t end) {
+        kernels_.rms_norm({value(op.x), weight, value(op.out), dim, dim, dim, op.eps, begin, end});
+    });
 }
 
-void Executor::run(int thread, const LinearOp& op, const Work& work) {
+void Executor::run(int, const LinearOp& op, Work& work) {
     const int64_t rows = rows_of(op.x, work), cols = values_[static_cast<size_t>(op.x)].dim;
     bool plain = false, quantized = false;
     for (int id : op.matrices) {
@@ -292,12 +296,11 @@ void Executor::run(int thread, const LinearOp& op, const Work& work) {
     if (!quantized) quant.quads = nullptr;
     float* floats = plain ? scratch_.as<float>(plain_at_) : nullptr;
     const float* norm = op.norm < 0 ? nullptr : vectors_[static_cast<size_t>(op.norm)].data();
-    const Part part = part_of(rows, thread, threads_.size());
-    kernels_.quantize_rows({value(op.x), cols, cols, norm, op.eps, quant, floats, part.begin, part.end});
-    threads_.barrier();
-    for (size_t i = 0; i < op.outs.size(); ++i) {
-        const Part groups = op.parts[static_cast<size_t>(thread)][i];
-        if (groups.begin == groups.end) continue;
+    for_rows(work, rows, [&](int64_t begin, int64_t end) {
+        kernels_.quantize_rows({value(op.x), cols, cols, norm, op.eps, quant, floats, begin, end});
+    });
+    threads_.stage(work.stage, static_cast<int64_t>(op.tasks.size()), [&](int64_t task) {
+        const auto [i, begin, end] = op.tasks[static_cast<size_t>(task)];
         LinearArgs a{};
         a.matrix = &matrices_[static_cast<size_t>(op.matrices[i])];
         a.up = op.gated ? &matrices_[static_cast<size_t>(op.matrices[1])] : nullptr;
@@ -309,70 +312,71 @@ void Executor::run(int thread, const LinearOp& op, const Work& work) {
         a.residual_stride = a.out_stride;
         a.out = value(op.outs[i]);
         a.num_rows = rows;
-        a.group_begin = groups.begin;
-        a.group_end = groups.end;
+        a.group_begin = begin;
+        a.group_end = end;
         kernels_.linear(a);
-    }
+    });
 }
 
-void Executor::run(int thread, const RopeOp& op, const Work& work) {
+void Executor::run(int, const RopeOp& op, Work& work) {
     const RopeTable& table = ropes_[static_cast<size_t>(op.rope)];
     const int64_t dim = values_[static_cast<size_t>(op.x)].dim;
-    const Part part = part_of(work.input->num_rows, thread, threads_.size());
-    for (int64_t row = part.begin; row < part.end; ++row) {
-        kernels_.rope({value(op.x) + row * dim, value(op.out) + row * dim, rope_cos(table, row), rope_sin(table, row),
-                       static_cast<int>(dim / op.head_dim), op.head_dim,
-                       2 * static_cast<int>(table.inverse_frequencies.size()), table.interleaved});
-    }
+    for_rows(work, work.input->num_rows, [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row)
+            kernels_.rope({value(op.x) + row * dim, value(op.out) + row * dim, rope_cos(table, row),
+                           rope_sin(table, row), static_cast<int>(dim / op.head_dim), op.head_dim,
+                           2 * static_cast<int>(table.inverse_frequencies.size()), table.interleaved});
+    });
 }
 
-void Executor::run(int thread, const AddOp& op, const Work& work) {
-    const int64_t size = rows_of(op.out, work) * values_[static_cast<size_t>(op.out)].dim;
-    const Part part = part_of(size, thread, threads_.size());
-    kernels_.add(value(op.left) + part.begin, value(op.right) + part.begin, value(op.out) + part.begin,
-                 part.end - part.begin);
+void Executor::run(int, const AddOp& op, Work& work) {
+    const int64_t dim = values_[static_cast<size_t>(op.out)].dim;
+    for_rows(work, rows_of(op.out, work), [&](int64_t begin, int64_t end) {
+        kernels_.add(value(op.left) + begin * dim, value(op.right) + begin * dim, value(op.out) + begin * dim,
+                     (end - begin) * dim);
+    });
 }
 
-void Executor::run(int thread, const SwigluOp& op, const Work& work) {
-    const int64_t size = rows_of(op.out, work) * values_[static_cast<size_t>(op.out)].dim;
-    const Part part = part_of(size, thread, threads_.size());
-    kernels_.swiglu(value(op.gate) + part.begin, value(op.up) + part.begin, value(op.out) + part.begin,
-                    part.end - part.begin);
+void Executor::run(int, const SwigluOp& op, Work& work) {
+    const int64_t dim = values_[static_cast<size_t>(op.out)].dim;
+    for_rows(work, rows_of(op.out, work), [&](int64_t begin, int64_t end) {
+        kernels_.swiglu(value(op.gate) + begin * dim, value(op.up) + begin * dim, value(op.out) + begin * dim,
+                        (end - begin) * dim);
+    });
 }
 
-void Executor::run(int thread, const OutputRowsOp& op, const Work& work) {
+void Executor::run(int, const OutputRowsOp& op, Work& work) {
     const int64_t dim = values_[static_cast<size_t>(op.x)].dim;
-    const Part part = part_of(work.tile_rows, thread, threads_.size());
-    for (int64_t i = part.begin; i < part.end; ++i) {
-        const int64_t row = output_rows_[static_cast<size_t>(work.tile_begin + i)];
-        std::memcpy(value(op.out) + i * dim, value(op.x) + row * dim, static_cast<size_t>(dim) * sizeof(float));
-    }
+    for_rows(work, work.tile_rows, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+            const int64_t row = output_rows_[static_cast<size_t>(work.tile_begin + i)];
+            std::memcpy(value(op.out) + i * dim, value(op.x) + row * dim, static_cast<size_t>(dim) * sizeof(float));
+        }
+    });
 }
 
-void Executor::sample_tile(int thread, const Work& work) {
-    const Part part = part_of(work.tile_rows, thread, threads_.size());
-    for (int64_t i = part.begin; i < part.end; ++i) {
-        const int64_t index = work.tile_begin + i;
-        const int chunk_index = chunk_of_output_[static_cast<size_t>(index)];
-        const StepChunk& chunk = work.input->chunks[static_cast<size_t>(chunk_index)];
-        const int64_t row = output_rows_[static_cast<size_t>(index)];
-        const int64_t in_chunk = row - chunk.row - (chunk.length - chunk.num_outputs);
-        if (work.value >= 0) {
-            const int64_t dim = values_[static_cast<size_t>(work.value)].dim;
-            std::memcpy(work.output->value + index * dim, value(work.value) + i * dim,
-                        static_cast<size_t>(dim) * sizeof(float));
-        }
-        SamplingParams params = chunk.sampling;
-        params.target = chunk.targets ? chunk.targets[in_chunk] : -1;
-        params.output_index += in_chunk;
-        params.history_length = std::min(params.history_length, positions_[static_cast<size_t>(row)] + 1);
-        const int64_t vocab = values_[static_cast<size_t>(logits_)].dim;
-        const auto sampled = samplers_[static_cast<size_t>(thread)].sample(
-            value(logits_) + i * vocab, vocab, params, work.output->top_ids + index * work.output->max_top,
-            work.output->top_logprobs + index * work.output->max_top);
-        work.output->token_ids[index] = sampled.token;
-        work.output->logprobs[index] = sampled.logprob;
+// Row `i` of the output tile in work: what was asked for of it, and its token.
+void Executor::sample_row(int thread, const Work& work, int64_t i) {
+    const int64_t index = work.tile_begin + i;
+    const int chunk_index = chunk_of_output_[static_cast<size_t>(index)];
+    const StepChunk& chunk = work.input->chunks[static_cast<size_t>(chunk_index)];
+    const int64_t row = output_rows_[static_cast<size_t>(index)];
+    const int64_t in_chunk = row - chunk.row - (chunk.length - chunk.num_outputs);
+    if (work.value >= 0) {
+        const int64_t dim = values_[static_cast<size_t>(work.value)].dim;
+        std::memcpy(work.output->value + index * dim, value(work.value) + i * dim,
+                    static_cast<size_t>(dim) * sizeof(float));
     }
+    SamplingParams params = chunk.sampling;
+    params.target = chunk.targets ? chunk.targets[in_chunk] : -1;
+    params.output_index += in_chunk;
+    params.history_length = std::min(params.history_length, positions_[static_cast<size_t>(row)] + 1);
+    const int64_t vocab = values_[static_cast<size_t>(logits_)].dim;
+    const auto sampled = samplers_[static_cast<size_t>(thread)].sample(
+        value(logits_) + i * vocab, vocab, params, work.output->top_ids + index * work.output->max_top,
+        work.output->top_logprobs + index * work.output->max_top);
+    work.output->token_ids[index] = sampled.token;
+    work.output->logprobs[index] = sampled.logprob;
 }
 
 }  // namespace twostroke

@@ -2,9 +2,8 @@
 // Who calls: one thread at a time. Numbers in a step are checked by the caller (bindings.cpp).
 #pragma once
 
-#include <atomic>
+#include <algorithm>
 #include <limits>
-#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -101,13 +100,17 @@ class Executor {
     };
     struct EmbedOp { int out, matrix; };
     struct RmsNormOp { int out, x, weight; float eps; };
+    struct LinearTask {  // groups of one of an op's matrices
+        size_t matrix;
+        int64_t begin, end;
+    };
     struct LinearOp {
         std::vector<int> outs, matrices, biases;
         int x, norm;
         float eps;
         int residual;
         bool gated;
-        std::vector<std::vector<Part>> parts;  // (thread, matrix): groups
+        std::vector<LinearTask> tasks;
     };
     struct RopeOp { int out, x, head_dim, rope; };
     struct AttentionOp {
@@ -116,7 +119,7 @@ class Executor {
         int64_t window;
         KvLayout layout;
         size_t pool_offset;  // in the group's pool
-        int index, plan;  // among attention ops; of the plans
+        int plan;
     };
     struct AddOp { int out, left, right; };
     struct SwigluOp { int out, gate, up; };
@@ -139,35 +142,44 @@ class Executor {
         const StepOutput* output;
         int value;
         int64_t tile_begin, tile_rows;  // output rows in work
+        int stage;  // this thread's cursor
     };
 
     void run_thread(int thread, const StepInput& input, const StepOutput& output, int value);
-    void run_op(int thread, const Op& op, const Work& work);
-    void run(int thread, const EmbedOp& op, const Work& work);
-    void run(int thread, const RmsNormOp& op, const Work& work);
-    void run(int thread, const LinearOp& op, const Work& work);
-    void run(int thread, const RopeOp& op, const Work& work);
-    void run(int thread, const AttentionOp& op, const Work& work);
-    void run(int thread, const AddOp& op, const Work& work);
-    void run(int thread, const SwigluOp& op, const Work& work);
-    void run(int thread, const OutputRowsOp& op, const Work& work);
+    void run(int thread, const EmbedOp& op, Work& work);
+    void run(int thread, const RmsNormOp& op, Work& work);
+    void run(int thread, const LinearOp& op, Work& work);
+    void run(int thread, const RopeOp& op, Work& work);
+    void run(int thread, const AttentionOp& op, Work& work);
+    void run(int thread, const AddOp& op, Work& work);
+    void run(int thread, const SwigluOp& op, Work& work);
+    void run(int thread, const OutputRowsOp& op, Work& work);
 
     void prepare(const StepInput& input);
     void plan_attention(const StepInput& input, AttentionPlan& plan) const;
     int64_t first_key(const AttentionOp& op, int64_t position) const;
     float* state_of(const AttentionOp& op, const AttentionUnit& unit, int64_t range, int64_t row, int head) const;
-    void fill_rope_tables(int thread, const StepInput& input);
-    void rotate_and_store(int thread, const AttentionOp& op, const Work& work);
+    void fill_rope_tables(int64_t row);
+    void rotate_and_store(const AttentionOp& op, const Work& work, int64_t row);
     void attend_unit(int thread, const AttentionOp& op, const AttentionUnit& unit, const StepChunk& chunk, int kv_head);
     void merge_unit(int thread, const AttentionOp& op, const AttentionUnit& unit, int head);
-    void sample_tile(int thread, const Work& work);
+    void sample_row(int thread, const Work& work, int64_t index);
+    // task(begin, end) over parts of `rows` rows, as one stage.
+    template <class Task>
+    void for_rows(Work& work, int64_t rows, Task&& task) {
+        const int64_t parts = std::min<int64_t>(rows, 4 * threads_.size());
+        threads_.stage(work.stage, parts, [&](int64_t i) {
+            const Part part = part_of(rows, static_cast<int>(i), static_cast<int>(parts));
+            task(part.begin, part.end);
+        });
+    }
 
     float* value(int id) const;
     int64_t rows_of(int id, const Work& work) const;
     QuantRows quant_rows(int64_t cols) const;
     const float* rope_cos(const RopeTable& table, int64_t row) const;
     const float* rope_sin(const RopeTable& table, int64_t row) const;
-    std::vector<std::vector<Part>> partition(const std::vector<int>& matrices) const;
+    std::vector<LinearTask> tasks_of(const std::vector<int>& matrices) const;
 
     ExecutorConfig config_;
     const Kernels& kernels_;
@@ -181,7 +193,7 @@ class Executor {
     std::vector<Op> token_ops_, output_ops_;
     std::vector<size_t> pool_bytes_;  // bytes of one block over the layers, one a group
     std::vector<PageBuffer> pools_;
-    int num_attention_ = 0, logits_ = -1;
+    int logits_ = -1;
     size_t weight_bytes_ = 0;
     int64_t num_token_ids_ = std::numeric_limits<int64_t>::max();
 
@@ -198,7 +210,6 @@ class Executor {
     std::vector<int64_t> output_rows_;  // row of each output
     std::vector<int> chunk_of_output_;
     std::vector<AttentionPlan> plans_;  // shared by attention ops of the same heads, layout and window
-    std::unique_ptr<std::atomic<int64_t>[]> next_unit_;
     std::vector<Sampler> samplers_;  // one a thread
 };
 

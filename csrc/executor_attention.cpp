@@ -57,54 +57,49 @@ float* Executor::state_of(const AttentionOp& op, const AttentionUnit& unit, int6
     return scratch_.as<float>(states_at_) + index * state_floats_;
 }
 
-void Executor::run(int thread, const AttentionOp& op, const Work& work) {
-    rotate_and_store(thread, op, work);
-    threads_.barrier();
+void Executor::run(int thread, const AttentionOp& op, Work& work) {
+    for_rows(work, work.input->num_rows, [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) rotate_and_store(op, work, row);
+    });
     const AttentionPlan& plan = plans_[static_cast<size_t>(op.plan)];
     const int kv_heads = op.layout.num_kv_heads;
-    const int64_t items = static_cast<int64_t>(plan.units.size()) * kv_heads;
-    auto& next = next_unit_[static_cast<size_t>(op.index)];
-    for (int64_t item = next.fetch_add(1); item < items; item = next.fetch_add(1)) {
+    threads_.stage(work.stage, static_cast<int64_t>(plan.units.size()) * kv_heads, [&](int64_t item) {
         const AttentionUnit& unit = plan.units[static_cast<size_t>(item / kv_heads)];
         attend_unit(thread, op, unit, work.input->chunks[static_cast<size_t>(unit.chunk)],
                     static_cast<int>(item % kv_heads));
-    }
-    if (plan.merges.empty()) return;
-    threads_.barrier();
-    const Part part = part_of(static_cast<int64_t>(plan.merges.size()) * op.num_heads, thread, threads_.size());
-    for (int64_t i = part.begin; i < part.end; ++i)
-        merge_unit(thread, op, plan.merges[static_cast<size_t>(i / op.num_heads)], static_cast<int>(i % op.num_heads));
+    });
+    threads_.stage(work.stage, static_cast<int64_t>(plan.merges.size()) * op.num_heads, [&](int64_t item) {
+        merge_unit(thread, op, plan.merges[static_cast<size_t>(item / op.num_heads)],
+                   static_cast<int>(item % op.num_heads));
+    });
 }
 
 // Rotates q into scratch and k into the cache; v goes to the cache as it is.
-void Executor::rotate_and_store(int thread, const AttentionOp& op, const Work& work) {
+void Executor::rotate_and_store(const AttentionOp& op, const Work& work, int64_t row) {
     const int head_dim = op.layout.head_dim, kv_heads = op.layout.num_kv_heads;
     const int64_t q_dim = op.num_heads * head_dim, kv_dim = kv_heads * head_dim;
-    const Part part = part_of(work.input->num_rows, thread, threads_.size());
-    for (int64_t row = part.begin; row < part.end; ++row) {
-        const float* q = value(op.q) + row * q_dim;
-        const float* k = value(op.k) + row * kv_dim;
-        if (op.rope >= 0) {
-            const RopeTable& table = ropes_[static_cast<size_t>(op.rope)];
-            float* rotated = scratch_.as<float>(rotated_at_) + row * (q_dim + kv_dim);
-            RopeArgs a{q, rotated, rope_cos(table, row), rope_sin(table, row), op.num_heads, head_dim,
-                       2 * static_cast<int>(table.inverse_frequencies.size()), table.interleaved};
-            kernels_.rope(a);
-            a.x = k;
-            a.out = rotated + q_dim;
-            a.num_heads = kv_heads;
-            kernels_.rope(a);
-            k = rotated + q_dim;
-        }
-        const int64_t position = positions_[static_cast<size_t>(row)];
-        const StepChunk& chunk = work.input->chunks[static_cast<size_t>(chunk_of_row_[static_cast<size_t>(row)])];
-        const auto block = static_cast<size_t>(chunk.blocks[static_cast<size_t>(op.group)][position / kBlockTokens]);
-        uint8_t* at = pools_[static_cast<size_t>(op.group)].as(op.pool_offset + block * op.layout.block_bytes());
-        for (int head = 0; head < kv_heads; ++head)
-            kernels_.store_kv({k + head * head_dim, value(op.v) + row * kv_dim + head * head_dim,
-                               at + static_cast<size_t>(head) * op.layout.head_bytes(),
-                               static_cast<int>(position % kBlockTokens), op.layout});
+    const float* q = value(op.q) + row * q_dim;
+    const float* k = value(op.k) + row * kv_dim;
+    if (op.rope >= 0) {
+        const RopeTable& table = ropes_[static_cast<size_t>(op.rope)];
+        float* rotated = scratch_.as<float>(rotated_at_) + row * (q_dim + kv_dim);
+        RopeArgs a{q, rotated, rope_cos(table, row), rope_sin(table, row), op.num_heads, head_dim,
+                   2 * static_cast<int>(table.inverse_frequencies.size()), table.interleaved};
+        kernels_.rope(a);
+        a.x = k;
+        a.out = rotated + q_dim;
+        a.num_heads = kv_heads;
+        kernels_.rope(a);
+        k = rotated + q_dim;
     }
+    const int64_t position = positions_[static_cast<size_t>(row)];
+    const StepChunk& chunk = work.input->chunks[static_cast<size_t>(chunk_of_row_[static_cast<size_t>(row)])];
+    const auto block = static_cast<size_t>(chunk.blocks[static_cast<size_t>(op.group)][position / kBlockTokens]);
+    uint8_t* at = pools_[static_cast<size_t>(op.group)].as(op.pool_offset + block * op.layout.block_bytes());
+    for (int head = 0; head < kv_heads; ++head)
+        kernels_.store_kv({k + head * head_dim, value(op.v) + row * kv_dim + head * head_dim,
+                           at + static_cast<size_t>(head) * op.layout.head_bytes(),
+                           static_cast<int>(position % kBlockTokens), op.layout});
 }
 
 // One KV head of a unit: its queries, up to 8 at a time, over the unit's ranges in order.

@@ -43,18 +43,42 @@ ThreadPool::~ThreadPool() {
     for (auto& thread : threads_) thread.join();
 }
 
+void ThreadPool::wake() {
+    if (parked_.load(std::memory_order_seq_cst) == 0) return;
+    { std::lock_guard lock(mutex_); }  // a worker about to park has seen the round, or will be notified
+    wake_.notify_all();
+}
+
 void ThreadPool::run(const std::function<void(int)>& work) {
     if (num_threads_ > 1) {
         work_ = &work;
         running_.store(num_threads_ - 1, std::memory_order_relaxed);
         round_.fetch_add(1, std::memory_order_seq_cst);
-        if (parked_.load(std::memory_order_seq_cst) > 0) {
-            { std::lock_guard lock(mutex_); }  // a worker about to park has seen the round, or will be notified
-            wake_.notify_all();
-        }
+        wake();
     }
     work(0);
     spin_until([this] { return running_.load(std::memory_order_acquire) == 0; });
+}
+
+void ThreadPool::run_stages(int num_stages, const std::function<void(int)>& work) {
+    if (static_cast<int>(stages_.size()) < num_stages) stages_ = std::vector<Stage>(static_cast<size_t>(num_stages));
+    for (int i = 0; i < num_stages; ++i) {
+        stages_[static_cast<size_t>(i)].next.store(0, std::memory_order_relaxed);
+        stages_[static_cast<size_t>(i)].done.store(0, std::memory_order_relaxed);
+    }
+    if (num_threads_ > 1) {
+        stage_work_ = &work;
+        closed_.store(false, std::memory_order_seq_cst);
+        stage_round_.fetch_add(1, std::memory_order_seq_cst);
+        wake();
+    }
+    work(0);
+    closed_.store(true, std::memory_order_seq_cst);
+    spin_until([this] { return inside_.load(std::memory_order_seq_cst) == 0; });
+}
+
+void ThreadPool::wait_for(const std::atomic<int64_t>& done, int64_t count) {
+    spin_until([&] { return done.load(std::memory_order_acquire) >= count; });
 }
 
 void ThreadPool::barrier() {
@@ -69,24 +93,31 @@ void ThreadPool::barrier() {
 }
 
 void ThreadPool::worker(int thread) {
-    uint32_t seen = 0;
-    const auto changed = [&] { return stop_.load() || round_.load(std::memory_order_seq_cst) != seen; };
+    uint32_t seen = 0, stage_seen = 0;
+    const auto called = [&] { return stop_.load() || round_.load() != seen || stage_round_.load() != stage_seen; };
     while (true) {
         const auto start = std::chrono::steady_clock::now();
-        for (int spins = 0; !changed(); ++spins) {
+        for (int spins = 0; !called(); ++spins) {
             pause_cpu();
             if (spins % 64 == 63 && std::chrono::steady_clock::now() - start > kSpinBetweenSteps) break;
         }
-        if (!changed()) {
+        if (!called()) {
             std::unique_lock lock(mutex_);
             parked_.fetch_add(1, std::memory_order_seq_cst);
-            wake_.wait(lock, changed);
+            wake_.wait(lock, called);
             parked_.fetch_sub(1, std::memory_order_seq_cst);
         }
         if (stop_.load()) return;
-        ++seen;
-        (*work_)(thread);
-        running_.fetch_sub(1, std::memory_order_acq_rel);
+        if (round_.load(std::memory_order_seq_cst) != seen) {  // run() waits for every worker, so none misses a round
+            ++seen;
+            (*work_)(thread);
+            running_.fetch_sub(1, std::memory_order_acq_rel);
+            continue;
+        }
+        stage_seen = stage_round_.load(std::memory_order_seq_cst);
+        inside_.fetch_add(1, std::memory_order_seq_cst);
+        if (!closed_.load(std::memory_order_seq_cst)) (*stage_work_)(thread);
+        inside_.fetch_sub(1, std::memory_order_seq_cst);
     }
 }
 

@@ -1,4 +1,8 @@
-// Persistent workers: they spin briefly between steps and inside barriers, then park or yield.
+// Persistent workers: they spin briefly between steps and where they wait, then park or yield.
+//
+// Work that must not depend on the system's scheduler runs in stages. A stage is a number of tasks which whoever comes
+// takes; it ends when all are done, not when all threads have been there. So a thread that the system has taken off its
+// CPU, or a slower core, holds up at most the one task it was at.
 #pragma once
 
 #include <atomic>
@@ -26,13 +30,42 @@ class ThreadPool {
     // Inside run(): waits until every thread is here.
     void barrier();
 
+    // Runs work(thread) on the caller and on those workers that come in time; all that it does must be in stages, the
+    // same ones in the same order on every thread, at most `num_stages`. One caller at a time.
+    void run_stages(int num_stages, const std::function<void(int)>& work);
+
+    // Inside run_stages(): task(i) for 0 <= i < count, each once on some thread; returns when all are done. `cursor`
+    // counts this thread's stages, from 0.
+    template <class Task>
+    void stage(int& cursor, int64_t count, Task&& task) {
+        Stage& s = stages_[static_cast<size_t>(cursor++)];
+        while (s.next.load(std::memory_order_relaxed) < count) {
+            const int64_t i = s.next.fetch_add(1, std::memory_order_relaxed);
+            if (i >= count) break;
+            task(i);
+            s.done.fetch_add(1, std::memory_order_release);
+        }
+        wait_for(s.done, count);
+    }
+
   private:
+    struct alignas(64) Stage {
+        std::atomic<int64_t> next{0}, done{0};
+    };
+
     void worker(int thread);
+    void wake();
+    static void wait_for(const std::atomic<int64_t>& done, int64_t count);
 
     const int num_threads_;
     std::vector<std::thread> threads_;
     const std::function<void(int)>* work_ = nullptr;
-    alignas(64) std::atomic<uint32_t> round_{0};
+    const std::function<void(int)>* stage_work_ = nullptr;
+    std::vector<Stage> stages_;
+    alignas(64) std::atomic<uint32_t> round_{0};  // of run()
+    alignas(64) std::atomic<uint32_t> stage_round_{0};  // of run_stages()
+    alignas(64) std::atomic<int> inside_{0};  // workers in run_stages()
+    std::atomic<bool> closed_{true};  // to workers that come late
     alignas(64) std::atomic<int> running_{0};
     alignas(64) std::atomic<int> arrived_{0};
     alignas(64) std::atomic<uint32_t> generation_{0};
