@@ -1,6 +1,7 @@
 """Packed blocks to float32, in NumPy: the meaning of each tensor type. Owns no speed; the native kernels read blocks.
 
-The blocks' layouts are in a module a skeleton: `blocks_32`, `super_blocks`, `table_blocks`, `codebook_blocks`.
+The blocks' layouts are in a module a skeleton: `blocks_32`, `super_blocks`, `table_blocks`, `codebook_blocks`,
+`grouped_blocks`.
 
 Each product and sum is rounded to float32 in the order the format's reference gives, so results are its bits exactly.
 """
@@ -12,6 +13,7 @@ import numpy as np
 from twostroke.errors import UnsupportedModelError
 from twostroke.weights import blocks_32, codebook_blocks, super_blocks, table_blocks
 from twostroke.weights.bit_fields import Bytes, Floats
+from twostroke.weights.grouped_blocks import unpacker
 from twostroke.weights.tensor_types import TensorType
 
 # Blocks are widened this many values at a time, which bounds temporaries to a few MiB.
@@ -81,4 +83,5 @@ _UNPACK: dict[TensorType, Callable[[Bytes], Floats]] = {
     TensorType.IQ2_S: codebook_blocks.iq2_s,
     TensorType.IQ3_XXS: codebook_blocks.iq3_xxs,
     TensorType.IQ3_S: codebook_blocks.iq3_s,
+    **{kind: unpacker(kind) for kind in TensorType if not kind.is_in_gguf},
 }

@@ -28,6 +28,7 @@ _ENTRY_OVERHEAD = 512
 _MIN_KEY_BYTES = 8 + 4 + 1  # name length, type, the smallest value
 _MIN_TENSOR_BYTES = 8 + 4 + 8 + 4 + 8  # name length, dimensions count, one dimension, type, offset
 
+_TYPES = {int(kind): kind for kind in TensorType if kind.is_in_gguf}
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 BOOL, STRING, ARRAY = 7, 8, 9
@@ -156,10 +157,9 @@ def _read_tensor(cursor: ByteCursor, index: int) -> TensorInfo:
     dims = [int(cursor.number(_U64, f"dimension {i} of {what}")) for i in range(num_dims)]
     type_id = int(cursor.number(_U32, f"type of {what}"))
     offset = int(cursor.number(_U64, f"offset of {what}"))
-    try:
-        tensor_type = TensorType(type_id)
-    except ValueError:
-        raise UnsupportedModelError(f"{cursor.path}: {what} has the unknown tensor type {type_id}") from None
+    if type_id not in _TYPES:
+        raise UnsupportedModelError(f"{cursor.path}: {what} has the unknown tensor type {type_id}")
+    tensor_type = _TYPES[type_id]
     if dims[0] % tensor_type.block_size:
         block = f"{tensor_type.name} block of {tensor_type.block_size}"
         raise cursor.error(f"{what} has rows of {dims[0]:,} values, not a multiple of the {block}")

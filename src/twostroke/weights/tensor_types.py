@@ -1,14 +1,17 @@
-"""The tensor types of GGUF files: ids, names, block shapes. Owns no arithmetic on blocks (see `dequantize`).
+"""The tensor types: ids, names, block shapes. Owns no arithmetic on blocks (see `dequantize`).
 
-Every type the format defines is listed, so that a file with one this engine cannot compute with still opens, can be
-inspected, and is refused by its name. Source of ids and sizes: the GGML type enumeration.
+Every type the GGUF format defines is listed, so that a file with one this engine cannot compute with still opens, can
+be inspected, and is refused by its name. Source of these ids and sizes: the GGML type enumeration. The grouped types
+are this engine's own, for what quantised Hugging Face checkpoints hold; no file has them (see `grouped_blocks`).
 """
 
 from enum import IntEnum
 
+_FIRST_OWN_ID = 1000
+
 
 class TensorType(IntEnum):
-    """How a tensor's values are stored. The value is the GGML id written in the file."""
+    """How a tensor's values are stored. The value is the GGML id written in the file; from 1000, this engine's own."""
 
     F32 = 0
     F16 = 1
@@ -44,6 +47,29 @@ class TensorType(IntEnum):
     MXFP4 = 39
     NVFP4 = 40
     Q1_0 = 41
+    G4_32_F16 = 1000
+    G4_64_F16 = 1001
+    G4_128_F16 = 1002
+    G4_32_BF16 = 1003
+    G4_64_BF16 = 1004
+    G4_128_BF16 = 1005
+    G8_32_F16 = 1006
+    G8_64_F16 = 1007
+    G8_128_F16 = 1008
+    G8_32_BF16 = 1009
+    G8_64_BF16 = 1010
+    G8_128_BF16 = 1011
+    F8_32_BF16 = 1012
+    F8_64_BF16 = 1013
+    F8_128_BF16 = 1014
+    F8_32_F32 = 1015
+    F8_64_F32 = 1016
+    F8_128_F32 = 1017
+
+    @property
+    def is_in_gguf(self) -> bool:
+        """Whether a GGUF file may have it."""
+        return self < _FIRST_OWN_ID
 
     @property
     def block_size(self) -> int:
@@ -101,4 +127,22 @@ _BLOCKS: dict[TensorType, tuple[int, int]] = {
     TensorType.MXFP4: (32, 17),
     TensorType.NVFP4: (64, 36),
     TensorType.Q1_0: (128, 18),
+    TensorType.G4_32_F16: (64, 37),
+    TensorType.G4_64_F16: (64, 35),
+    TensorType.G4_128_F16: (128, 67),
+    TensorType.G4_32_BF16: (64, 37),
+    TensorType.G4_64_BF16: (64, 35),
+    TensorType.G4_128_BF16: (128, 67),
+    TensorType.G8_32_F16: (32, 34),
+    TensorType.G8_64_F16: (64, 66),
+    TensorType.G8_128_F16: (128, 130),
+    TensorType.G8_32_BF16: (32, 34),
+    TensorType.G8_64_BF16: (64, 66),
+    TensorType.G8_128_BF16: (128, 130),
+    TensorType.F8_32_BF16: (32, 34),
+    TensorType.F8_64_BF16: (64, 66),
+    TensorType.F8_128_BF16: (128, 130),
+    TensorType.F8_32_F32: (32, 36),
+    TensorType.F8_64_F32: (64, 68),
+    TensorType.F8_128_F32: (128, 132),
 }
