@@ -35,7 +35,7 @@ class SpaceRules:
         try:
             return Precompiled(self.charsmap)
         except BaseException as error:  # a panic of the library is no Exception
-            _reraise_interrupt(error)
+            reraise_interrupt(error)
             raise ModelFileError("tokenizer.ggml.precompiled_charsmap is damaged") from None
 
     def apply(self, text: str, normalizer: Precompiled | None) -> str:
@@ -44,7 +44,7 @@ class SpaceRules:
             try:
                 text = normalizer.normalize_str(text)
             except BaseException as error:  # a panic of the library is no Exception
-                _reraise_interrupt(error)
+                reraise_interrupt(error)
                 raise InvalidRequestError("the model's table of character replacements fails on this text") from None
         if self.remove_extra:
             text = re.sub(" {2,}", " ", text).strip(" ")
@@ -139,6 +139,7 @@ def byte_of(token: str) -> int:
     return int(found[1], 16) if found else -1
 
 
-def _reraise_interrupt(error: BaseException) -> None:
+def reraise_interrupt(error: BaseException) -> None:
+    """Lets through what is no failure of the library; its panics are no Exception."""
     if isinstance(error, (KeyboardInterrupt, SystemExit)):
         raise error

@@ -4,6 +4,7 @@ segmenter's.
 """
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from twostroke.errors import InvalidRequestError
 from twostroke.text.added_tokens import AddedTokens
@@ -35,6 +36,16 @@ class Tokenizer:
         pre-tokenizer kind that is not supported.
         """
         return cls(Vocabulary.from_gguf(metadata))
+
+    @classmethod
+    def from_hf(cls, source: str | Path | Mapping[str, str]) -> "Tokenizer":
+        """Builds from a Hugging Face directory, or from its text files by name: `tokenizer.json`, and what
+        tokenizer_config.json, special_tokens_map.json, config.json and generation_config.json say of BOS and of ends.
+
+        Raises ModelFileError naming the file and field that is missing or malformed; UnsupportedModelError naming a
+        kind of tokenizer that is not supported.
+        """
+        return cls(Vocabulary.from_hf(source))
 
     @property
     def vocab_size(self) -> int:

@@ -4,6 +4,7 @@ read into and which texts end an answer; reading is `gguf_vocabulary.py`'s and `
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from twostroke.text.added_tokens import AddedToken
 from twostroke.text.segmenter import Segmenter
@@ -53,6 +54,15 @@ class Vocabulary:
         from twostroke.text.gguf_vocabulary import read_vocabulary  # it imports this module
 
         return read_vocabulary(metadata)
+
+    @classmethod
+    def from_hf(cls, source: str | Path | Mapping[str, str]) -> "Vocabulary":
+        """From a Hugging Face directory, or its text files by name. Raises ModelFileError naming the file and field;
+        UnsupportedModelError naming the kind of tokenizer."""
+        from twostroke.text.huggingface import read_vocabulary  # it imports this module
+        from twostroke.text.model_files import ModelFiles
+
+        return read_vocabulary(ModelFiles(source))
 
 
 def end_ids(tokens: Sequence[str], special_ids: Iterable[int], named: Iterable[int]) -> frozenset[int]:
