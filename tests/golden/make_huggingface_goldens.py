@@ -108,16 +108,6 @@ def sentencepiece_files() -> dict[str, dict[str, Any]]:
     ]
     kinds = SENTENCEPIECE["bpe-runs"]["keys"]["token_type"]
     visible = [added(index, token) for token, index in runs["vocab"].items() if kinds[index] == 4]
-    tokens, scores, types = pieces("unigram-bytes")
-    unigram = {
-        "type": "Unigram",
-        "unk_id": types.index(2),
-        "byte_fallback": True,
-        "vocab": list(zip(tokens, scores, strict=True)),
-    }
-    always = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always", "split": True}
-    bytes_first = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, always]}
-    unigram_special = [added(i, token, special=True) for i, token in enumerate(tokens) if types[i] in (2, 3)]
     start = bos_before("<s>", 1)
     return {
         "prefix on every part": {
@@ -141,7 +131,20 @@ def sentencepiece_files() -> dict[str, dict[str, Any]]:
             "decoder": SPACED_DECODER,
             "model": runs,
         },
-        "unigram": {"added_tokens": unigram_special, "pre_tokenizer": always, "decoder": bytes_first, "model": unigram},
+        "unigram": unigram_file(),
+    }
+
+
+def unigram_file() -> dict[str, Any]:
+    """A Unigram model, a prefix on every part."""
+    tokens, scores, types = pieces("unigram-bytes")
+    vocab = list(zip(tokens, scores, strict=True))
+    always = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always", "split": True}
+    return {
+        "added_tokens": [added(i, token, special=True) for i, token in enumerate(tokens) if types[i] in (2, 3)],
+        "pre_tokenizer": always,
+        "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, always]},
+        "model": {"type": "Unigram", "unk_id": types.index(2), "byte_fallback": True, "vocab": vocab},
     }
 
 

@@ -93,9 +93,7 @@ def test_a_text_rendered_with_bos_has_one(tokenizers: dict[str, Tokenizer]) -> N
 
 
 def test_ends_are_the_union_of_every_file() -> None:
-    names = {
-        token: Tokenizer.from_hf(files(BYTES)).encode(token, parse_special=True)[0] for token in ("</s>", "<|im_end|>")
-    }
+    ids = [Tokenizer.from_hf(files(BYTES)).encode(end, parse_special=True)[0] for end in ("</s>", "<|im_end|>")]
     neighbours = {
         "tokenizer_config": {"eos_token": {"content": "</s>"}, "bos_token": "<s>", "add_bos_token": True},
         "generation_config": {"eos_token_id": [7, 9]},
