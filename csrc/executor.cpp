@@ -22,20 +22,20 @@ int Executor::add_codebook(const int8_t* entries, int64_t size) {
 int Executor::add_matrix(TensorType type, int64_t rows, int64_t cols, const uint8_t* data, int codebook) {
     const size_t group_bytes = packed_group_bytes(type, cols);
     const int64_t groups = (rows + kLanes - 1) / kLanes;
-    PageBuffer buffer(group_bytes * static_cast<size_t>(groups));
+    const size_t bytes = group_bytes * static_cast<size_t>(groups);
+    uint8_t* packed = weights_.take(bytes);
     const int64_t num_parts = std::min<int64_t>(groups, 8 * threads_.size());
     threads_.run_stages(1, [&](int) {
         int stage = 0;
         threads_.stage(stage, num_parts, [&](int64_t i) {
             const Part part = part_of(groups, static_cast<int>(i), static_cast<int>(num_parts));
             for (int64_t group = part.begin; group < part.end; ++group)
-                pack_group(type, data, rows, cols, group, buffer.as(static_cast<size_t>(group) * group_bytes));
+                pack_group(type, data, rows, cols, group, packed + static_cast<size_t>(group) * group_bytes);
         });
     });
-    weight_bytes_ += buffer.bytes();
+    weight_bytes_ += bytes;
     const int8_t* entries = codebook < 0 ? nullptr : codebooks_[static_cast<size_t>(codebook)].data();
-    matrices_.push_back({type, rows, cols, buffer.as(), group_bytes, entries});
-    buffers_.push_back(std::move(buffer));
+    matrices_.push_back({type, rows, cols, packed, group_bytes, entries});
     return static_cast<int>(matrices_.size()) - 1;
 }
 
@@ -101,11 +101,15 @@ void Executor::add_swiglu(int out, int gate, int up) {
 
 void Executor::add_output_rows(int out, int x) { output_ops_.emplace_back(OutputRowsOp{out, x}); }
 
+size_t Executor::packed_bytes(const PackedMatrix& matrix) {
+    return matrix.group_bytes * static_cast<size_t>((matrix.rows + kLanes - 1) / kLanes);
+}
+
 // Tasks of a linear: first half of every thread's share in one piece, then ever smaller pieces that even out who is late.
 std::vector<Executor::LinearTask> Executor::tasks_of(const std::vector<int>& matrices) const {
     constexpr double kPieces[] = {0.5, 0.25, 0.125, 0.125};
     double total = 0.0;
-    for (int id : matrices) total += static_cast<double>(buffers_[static_cast<size_t>(id)].bytes());
+    for (int id : matrices) total += static_cast<double>(packed_bytes(matrices_[static_cast<size_t>(id)]));
     std::vector<double> ends;  // of the pieces, in bytes over all matrices taken as one
     for (const double piece : kPieces)
         for (int thread = 0; thread < config_.num_threads; ++thread)

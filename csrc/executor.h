@@ -179,13 +179,14 @@ class Executor {
     QuantRows quant_rows(int64_t cols) const;
     const float* rope_cos(const RopeTable& table, int64_t row) const;
     const float* rope_sin(const RopeTable& table, int64_t row) const;
+    static size_t packed_bytes(const PackedMatrix& matrix);
     std::vector<LinearTask> tasks_of(const std::vector<int>& matrices) const;
 
     ExecutorConfig config_;
     const Kernels& kernels_;
     ThreadPool threads_;
     std::vector<PackedMatrix> matrices_;
-    std::vector<PageBuffer> buffers_;
+    PageArena weights_;
     std::vector<std::vector<int8_t>> codebooks_;
     std::vector<std::vector<float>> vectors_;
     std::vector<RopeTable> ropes_;

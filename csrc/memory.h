@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <new>
 #include <utility>
+#include <vector>
 
 namespace twostroke {
 
@@ -58,6 +59,27 @@ class PageBuffer {
     void* map_ = nullptr;
     size_t mapped_ = 0, bytes_ = 0;
     unsigned char* data_ = nullptr;
+};
+
+// Many pieces of memory taken one after another from large buffers: small matrices share huge pages, and those that are
+// read one after another lie one after another. Given back all at once.
+class PageArena {
+  public:
+    unsigned char* take(size_t bytes) {
+        constexpr size_t kChunk = size_t{256} << 20, kAlign = 64;
+        bytes = (bytes + kAlign - 1) / kAlign * kAlign;
+        if (buffers_.empty() || used_ + bytes > buffers_.back().bytes()) {
+            buffers_.emplace_back(bytes > kChunk ? bytes : kChunk);  // untouched pages cost nothing
+            used_ = 0;
+        }
+        unsigned char* piece = buffers_.back().as(used_);
+        used_ += bytes;
+        return piece;
+    }
+
+  private:
+    std::vector<PageBuffer> buffers_;
+    size_t used_ = 0;
 };
 
 }  // namespace twostroke
