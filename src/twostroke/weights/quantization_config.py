@@ -41,10 +41,10 @@ def read_quantization(config: Mapping[str, Any]) -> Quantization | None:
         raise ModelFileError("quantization_config is not an object")
     readers = {"gptq": _gptq, "awq": _awq, "compressed-tensors": _compressed, "fp8": _fp8}
     method = fields.get("quant_method", "compressed-tensors" if "config_groups" in fields else None)
-    if method not in readers:
+    if not isinstance(method, str) or method not in readers:
         known = ", ".join(readers)
         raise UnsupportedModelError(f"quantisation method {str(method)[:40]!r} is not supported; these are: {known}")
-    return readers[str(method)](_Fields(str(method), fields))
+    return readers[method](_Fields(method, fields))
 
 
 @dataclass(frozen=True, slots=True)
