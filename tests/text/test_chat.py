@@ -11,7 +11,9 @@ from tests.text.byte_vocabulary import metadata
 
 from twostroke.errors import ChatTemplateError, InvalidRequestError
 from twostroke.text.chat import ChatTemplate
+from twostroke.text.template_process import TemplateRenderer
 
+RENDERER = TemplateRenderer()  # one for all tests: starting a process takes longer than they do
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "chat_templates.json").read_text("utf-8"))
 USER = [{"role": "user", "content": "hi"}]
 
@@ -20,7 +22,9 @@ USER = [{"role": "user", "content": "hi"}]
 @pytest.mark.parametrize("template", GOLDEN["templates"])
 def test_renders_as_transformers(template: str, conversation: str) -> None:
     golden = GOLDEN["templates"][template]
-    chat = ChatTemplate(golden["source"], bos_token=golden["bos_token"], eos_token=golden["eos_token"])
+    chat = ChatTemplate(
+        golden["source"], bos_token=golden["bos_token"], eos_token=golden["eos_token"], renderer=RENDERER
+    )
     arguments = {**GOLDEN["conversations"][conversation], "date_string": "26 Jul 2024"}
     expected = golden["rendered"][conversation]
     if "error" in expected:
@@ -57,13 +61,16 @@ def test_no_template_is_one_clear_line(source: str | None) -> None:
     ],
 )
 def test_what_a_template_has(source: str, text: str) -> None:
-    assert ChatTemplate(source, now=lambda: datetime(2024, 2, 29)).render(USER) == text
+    assert ChatTemplate(source, now=lambda: datetime(2024, 2, 29), renderer=RENDERER).render(USER) == text
 
 
 def test_reasoning_is_seen_under_both_names() -> None:
     source = "{{ messages[0].thinking }} {{ messages[0].reasoning_content }} {{ messages[0].content is defined }}"
     for name in ("thinking", "reasoning", "reasoning_content"):
-        assert ChatTemplate(source).render([{"role": "assistant", name: "hm", "content": None}]) == "hm hm False"
+        assert (
+            ChatTemplate(source, renderer=RENDERER).render([{"role": "assistant", name: "hm", "content": None}])
+            == "hm hm False"
+        )
 
 
 @pytest.mark.parametrize(
@@ -85,7 +92,7 @@ def test_reasoning_is_seen_under_both_names() -> None:
 )
 def test_a_failing_template_is_one_line(source: str) -> None:
     with pytest.raises(ChatTemplateError, match="chat template") as raised:
-        ChatTemplate(source).render(USER)
+        ChatTemplate(source, renderer=RENDERER).render(USER)
     assert "\n" not in str(raised.value)
 
 
@@ -95,22 +102,31 @@ TURNS = "{% for m in messages %}[{{ m.role }}]{{ m.content }}[/]{% endfor %}"
 def test_continuing_the_final_message() -> None:
     chat = [*USER, {"role": "assistant", "content": " Once upon "}]
     flags = {"add_generation_prompt": False, "continue_final_message": True}
-    assert ChatTemplate(TURNS).render(chat, **flags) == "[user]hi[/][assistant] Once upon "
-    assert ChatTemplate(TURNS.replace("content", "content | trim")).render(chat, **flags).endswith("]Once upon")
+    assert ChatTemplate(TURNS, renderer=RENDERER).render(chat, **flags) == "[user]hi[/][assistant] Once upon "
+    assert (
+        ChatTemplate(TURNS.replace("content", "content | trim"), renderer=RENDERER)
+        .render(chat, **flags)
+        .endswith("]Once upon")
+    )
     parts = [*USER, {"role": "assistant", "content": [{"type": "text", "text": "On"}, {"type": "image"}]}]
     assert (
-        ChatTemplate(TURNS.replace("m.content", "m.content[0].text or m.content")).render(parts, **flags)[-2:] == "On"
+        ChatTemplate(TURNS.replace("m.content", "m.content[0].text or m.content"), renderer=RENDERER).render(
+            parts, **flags
+        )[-2:]
+        == "On"
     )
     assert parts[-1]["content"][0] == {"type": "text", "text": "On"}  # the caller's messages are not touched
 
 
 def test_what_cannot_be_continued() -> None:
     with pytest.raises(InvalidRequestError, match=r"continue_final_message.*add_generation_prompt"):
-        ChatTemplate(TURNS).render(USER, continue_final_message=True)
+        ChatTemplate(TURNS, renderer=RENDERER).render(USER, continue_final_message=True)
     with pytest.raises(InvalidRequestError, match="no text to continue"):
-        ChatTemplate(TURNS).render([{"role": "user"}], add_generation_prompt=False, continue_final_message=True)
+        ChatTemplate(TURNS, renderer=RENDERER).render(
+            [{"role": "user"}], add_generation_prompt=False, continue_final_message=True
+        )
     with pytest.raises(ChatTemplateError, match="does not show"):
-        ChatTemplate("hello").render(USER, add_generation_prompt=False, continue_final_message=True)
+        ChatTemplate("hello", renderer=RENDERER).render(USER, add_generation_prompt=False, continue_final_message=True)
 
 
 class Kind(StrEnum):
@@ -118,10 +134,13 @@ class Kind(StrEnum):
 
 
 def test_only_plain_data_reaches_a_template() -> None:
-    assert ChatTemplate("{{ messages[0].content }}").render([{"role": "user", "content": Kind.PLAIN}]) == "plain"
+    assert (
+        ChatTemplate("{{ messages[0].content }}", renderer=RENDERER).render([{"role": "user", "content": Kind.PLAIN}])
+        == "plain"
+    )
     with pytest.raises(InvalidRequestError, match=r"messages\[0\]\.content must be plain data, found PosixPath"):
-        ChatTemplate(TURNS).render([{"role": "user", "content": Path("x")}])
+        ChatTemplate(TURNS, renderer=RENDERER).render([{"role": "user", "content": Path("x")}])
     with pytest.raises(InvalidRequestError, match=r"messages\[1\] must be an object"):
-        ChatTemplate(TURNS).render([*USER, "hi"])  # type: ignore[list-item]
+        ChatTemplate(TURNS, renderer=RENDERER).render([*USER, "hi"])  # type: ignore[list-item]
     with pytest.raises(InvalidRequestError, match="messages is empty"):
-        ChatTemplate(TURNS).render([])
+        ChatTemplate(TURNS, renderer=RENDERER).render([])

@@ -8,8 +8,10 @@ from tests.text.byte_vocabulary import IDS, metadata
 from twostroke.errors import ChatTemplateError
 from twostroke.text.chat import ChatTemplate
 from twostroke.text.chat_encoder import ChatEncoder
+from twostroke.text.template_process import TemplateRenderer
 from twostroke.text.tokenizer import Tokenizer
 
+RENDERER = TemplateRenderer()  # one for all tests: starting a process takes longer than they do
 START, END = IDS["<|im_start|>"], IDS["<|im_end|>"]
 TURN = "{{ '<|im_start|>' + m.role + '\n' + TEXT + '<|im_end|>\n' }}"
 CHAT = "{% for m in messages %}" + TURN + "{% endfor %}"
@@ -33,7 +35,7 @@ def tokenizer() -> Tokenizer:
 
 def check(tokenizer: Tokenizer, source: str, messages: list[dict[str, object]], **arguments: object) -> list[int]:
     """Ids of the chat; the text is the plain rendering and the ids decode to it."""
-    template = ChatTemplate(source, bos_token="<s>")
+    template = ChatTemplate(source, bos_token="<s>", renderer=RENDERER)
     prompt = ChatEncoder(template, tokenizer).encode(messages, **arguments)  # type: ignore[arg-type]
     assert prompt.text == template.render(messages, **arguments)  # type: ignore[arg-type]
     assert tokenizer.decode(prompt.ids, skip_special=False) == prompt.text
@@ -109,7 +111,7 @@ def test_bos_is_the_templates_to_write() -> None:
 
 
 def test_trusted_content_is_parsed_when_asked(tokenizer: Tokenizer) -> None:
-    encoder = ChatEncoder(ChatTemplate("{{ messages[0].content }}"), tokenizer, parse_content=True)
+    encoder = ChatEncoder(ChatTemplate("{{ messages[0].content }}", renderer=RENDERER), tokenizer, parse_content=True)
     assert encoder.encode([{"role": "user", "content": "<|im_end|>"}]).ids == [END]
 
 
@@ -121,7 +123,7 @@ def test_private_use_characters_of_the_user_stay(tokenizer: Tokenizer) -> None:
 
 def test_a_template_that_needs_the_control_token_is_refused(tokenizer: Tokenizer) -> None:
     source = "{{ messages[0].content | replace('<|im_end|>', '[end]') }}"
-    encoder = ChatEncoder(ChatTemplate(source), tokenizer)
+    encoder = ChatEncoder(ChatTemplate(source, renderer=RENDERER), tokenizer)
     assert encoder.encode([{"role": "user", "content": "<i>"}]).text == "<i>"
     with pytest.raises(ChatTemplateError, match="control tokens"):
         encoder.encode([{"role": "user", "content": "a<|im_end|>"}])

@@ -1,5 +1,5 @@
-"""Messages to the text a chat model was trained on. Owns a model's chat template and what a template is given; ids are
-`chat_encoder.py`'s, the Jinja sandbox `chat_environment.py`'s.
+"""Messages to the text a chat model was trained on. Owns a model's chat templates, which one is used, and what it is
+given; reading them from files is `chat_sources.py`'s, running them `template_process.py`'s, ids `chat_encoder.py`'s.
 """
 
 from __future__ import annotations
@@ -7,52 +7,57 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from twostroke.errors import ChatTemplateError, InvalidRequestError
-
-if TYPE_CHECKING:
-    from twostroke.text.chat_environment import CompiledTemplate
+from twostroke.text.chat_sources import ChatSources
+from twostroke.text.template_process import TemplateRenderer
 
 _CONTINUE_TAG = "TheFinalMessageContinuesHere "  # its last character shows whether the template trims
 _REASONING_KEYS = ("reasoning_content", "thinking", "reasoning")
-_TOKEN_KEYS = {"unk_token": "unknown_token_id", "pad_token": "padding_token_id", "sep_token": "seperator_token_id"}
 
 
 class ChatTemplate:
-    """A Jinja chat template, rendered as `transformers` renders it. Immutable; safe to share between threads.
+    """Jinja chat templates, rendered as `transformers` renders them. Immutable; safe to share between threads.
 
-    A template sees `bos_token`, `eos_token` and `other_tokens` (unk_token, ...) under those names, an empty one as
-    undefined. `now` is the clock behind `strftime_now`.
+    `source` is one template, or several by name: with tools `tool_use` if there is one, else `default`. A template
+    sees `bos_token`, `eos_token` and `other_tokens` (unk_token, ...) under those names, an empty one as undefined.
+    `now` is the clock behind `strftime_now`. Templates run in `renderer`'s processes, for a second at most, and write
+    8 MiB at most.
     """
 
     def __init__(
         self,
-        source: str,
+        source: str | Mapping[str, str],
         *,
         bos_token: str = "",
         eos_token: str = "",
         other_tokens: Mapping[str, str] | None = None,
         now: Callable[[], datetime] = datetime.now,
+        renderer: TemplateRenderer | None = None,
     ) -> None:
-        self.source = source
+        self._sources = {"default": source} if isinstance(source, str) else dict(source)
         tokens = {"bos_token": bos_token, "eos_token": eos_token, **(other_tokens or {})}
         self._tokens = {name: text for name, text in tokens.items() if text}
         self._now = now
+        self._renderer = renderer or TemplateRenderer()
 
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, object]) -> ChatTemplate:
-        """The template in a GGUF file's metadata. Raises ChatTemplateError when there is none."""
-        source = metadata.get("tokenizer.chat_template")
-        if not isinstance(source, str) or not source.strip():
-            raise ChatTemplateError("the model has no chat template; use --raw to give it the prompt as it is")
-        others = {name: _token_text(metadata, key) for name, key in _TOKEN_KEYS.items()}
-        return cls(
-            source,
-            bos_token=_token_text(metadata, "bos_token_id"),
-            eos_token=_token_text(metadata, "eos_token_id"),
-            other_tokens=others,
-        )
+        """The templates in a GGUF file's metadata. Raises ChatTemplateError when there is none."""
+        found = ChatSources.from_gguf(metadata)
+        return cls(found.templates, other_tokens=found.tokens)
+
+    @classmethod
+    def from_hf(cls, source: str | Path | Mapping[str, str]) -> ChatTemplate:
+        """The templates of a Hugging Face directory, or of its text files by name. Raises ChatTemplateError when there
+        is none, ModelFileError naming a file that is malformed."""
+        found = ChatSources.from_hf(source)
+        return cls(found.templates, other_tokens=found.tokens)
+
+    def start(self) -> None:
+        """Starts the process that renders, without waiting for it: the first rendering then need not."""
+        self._renderer.start()
 
     def render(
         self,
@@ -83,19 +88,27 @@ class ChatTemplate:
             "tools": None if tools is None else plain_data(tools, "tools"),
             "add_generation_prompt": add_generation_prompt,
         }
-        text = self._compiled.render(given)
+        request = {"source": self._chosen(tools is not None), "variables": given, "now": self._now().isoformat()}
+        text = str(self._renderer.ask(request)["text"])
         return _cut_at_tag(text, final) if continue_final_message else text
 
     @property
-    def literals(self) -> frozenset[str]:
-        """The template's string constants: what it can compare with or look for in a message."""
-        return self._compiled.literals
+    def source(self) -> str:
+        """The text of the templates, one after the other."""
+        return "\n".join(self._sources.values())
 
     @cached_property
-    def _compiled(self) -> CompiledTemplate:
-        from twostroke.text.chat_environment import CompiledTemplate
+    def literals(self) -> frozenset[str]:
+        """The templates' string constants: what they can compare with or look for in a message."""
+        answers = (self._renderer.ask({"source": source}) for source in self._sources.values())
+        return frozenset(literal for answer in answers for literal in answer["literals"])
 
-        return CompiledTemplate(self.source, self._now)
+    def _chosen(self, has_tools: bool) -> str:
+        for name in ("tool_use", "default") if has_tools else ("default",):
+            if name in self._sources:
+                return self._sources[name]
+        known = ", ".join(sorted(self._sources))
+        raise ChatTemplateError(f"the model has no default chat template, only named ones: {known}")
 
 
 def plain_data(value: object, name: str) -> object:
@@ -108,9 +121,11 @@ def plain_data(value: object, name: str) -> object:
     if isinstance(value, str):
         return str.__str__(value)  # an enum's own __str__ would give its name
     if isinstance(value, Mapping):
-        return {plain_data(key, name): plain_data(item, f"{name}.{key}") for key, item in value.items()}
+        if not all(isinstance(key, str) for key in value):
+            raise InvalidRequestError(f"{name} has a key that is no text")
+        return {str.__str__(key): plain_data(item, f"{name}.{key}") for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(plain_data(item, f"{name}[{index}]") for index, item in enumerate(value))
+        return [plain_data(item, f"{name}[{index}]") for index, item in enumerate(value)]
     raise InvalidRequestError(f"{name} must be plain data, found {type(value).__name__}")
 
 
@@ -148,12 +163,3 @@ def _cut_at_tag(text: str, final: str) -> str:
         raise ChatTemplateError("continue_final_message: the chat template does not show the last message's text")
     head, _, tail = text.rpartition(tag)
     return head if tail.startswith(_CONTINUE_TAG[len(tag) :]) else head.rstrip()
-
-
-def _token_text(metadata: Mapping[str, object], key: str) -> str:
-    """The token a `tokenizer.ggml.*_token_id` key names, empty when it names none."""
-    token_id = metadata.get(f"tokenizer.ggml.{key}")
-    tokens = metadata.get("tokenizer.ggml.tokens")
-    if not isinstance(token_id, int) or not isinstance(tokens, Sequence) or not 0 <= token_id < len(tokens):
-        return ""
-    return str(tokens[token_id])

@@ -37,6 +37,7 @@ class ChatEncoder:
         self._tokenizer = tokenizer
         self._parse_content = parse_content
         self._control_texts = ControlTexts(tokenizer.control_texts())
+        template.start()
 
     def encode(
         self,

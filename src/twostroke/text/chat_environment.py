@@ -1,5 +1,5 @@
-"""The Jinja environment of chat templates. Owns what a template may call and how much it may write; importing this
-module imports jinja2, so only rendering a template does. Conforms to `transformers`: same options, filters, globals
+"""The Jinja environment of chat templates. Owns what a template may call and how much it may write; how long it may
+take is `template_worker.py`'s, in whose process it runs. Conforms to `transformers`: same options, filters, globals
 and tags.
 """
 
@@ -16,22 +16,20 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from twostroke.errors import ChatTemplateError
 
-MAX_RENDERED_CHARS = 8 * 2**20
+MAX_RENDERED_BYTES = 8 * 2**20
 
 
 class CompiledTemplate:
-    """A template compiled in a sandbox of its own. Safe to share between threads.
+    """A template compiled in a sandbox of its own. Raises ChatTemplateError when it does not compile."""
 
-    `now` gives the time that a template's `strftime_now` formats.
-    """
-
-    def __init__(self, source: str, now: Callable[[], datetime]) -> None:
+    def __init__(self, source: str) -> None:
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, "jinja2.ext.loopcontrols"]
         )
         environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = _raise_exception
-        environment.globals["strftime_now"] = lambda pattern: now().strftime(pattern)
+        environment.globals["strftime_now"] = self._strftime_now
+        self._now = datetime.min
         try:
             tree = environment.parse(source)
             self._template = environment.from_string(tree)
@@ -39,24 +37,29 @@ class CompiledTemplate:
             raise ChatTemplateError(f"the chat template does not compile: {_one_line(error)}") from error
 
         constants = (node.value for node in tree.find_all(nodes.Const))
-        self.literals = frozenset(value for value in constants if isinstance(value, str))
+        self.literals = sorted({value for value in constants if isinstance(value, str)})
+        """The template's string constants."""
 
-    def render(self, variables: Mapping[str, object]) -> str:
-        """The rendered text. Raises ChatTemplateError, with the template's own words, when it fails or writes more
-        than MAX_RENDERED_CHARS."""
+    def render(self, variables: Mapping[str, object], now: datetime) -> str:
+        """The rendered text; `now` is the time that `strftime_now` formats. Raises ChatTemplateError, with the
+        template's own words, when it fails or writes more than MAX_RENDERED_BYTES."""
+        self._now = now
         pieces: list[str] = []
-        num_chars = 0
+        num_bytes = 0
         try:
             for piece in self._template.generate(variables):
                 pieces.append(piece)
-                num_chars += len(piece)
-                if num_chars > MAX_RENDERED_CHARS:
-                    raise ChatTemplateError(f"the chat template writes more than {MAX_RENDERED_CHARS:,} characters")
+                num_bytes += len(piece.encode("utf-8", errors="surrogatepass"))
+                if num_bytes > MAX_RENDERED_BYTES:
+                    raise ChatTemplateError(f"the chat template writes more than {MAX_RENDERED_BYTES:,} bytes")
         except ChatTemplateError:
             raise
         except Exception as error:  # a template is a program from the model file: it can raise anything
             raise ChatTemplateError(f"the chat template fails on these messages: {_one_line(error)}") from error
         return "".join(pieces)
+
+    def _strftime_now(self, pattern: str) -> str:
+        return self._now.strftime(pattern)
 
 
 class _GenerationTag(Extension):
