@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from twostroke.errors import ModelFileError, UnsupportedModelError
-from twostroke.models.config import ModelConfig, config_from_gguf
+from twostroke.models.config import ModelConfig
+from twostroke.models.gguf_config import config_from_gguf
+from twostroke.models.rope_scaling import RopeScaling
 from twostroke.program.builder import Layer
 from twostroke.program.values import CacheSpec, RopeSpec, Weight
 
@@ -43,6 +45,7 @@ def test_defaults() -> None:
         norm_eps=1e-5,
         rope_dim=8,
         rope_base=10000.0,
+        rope_pairing="interleaved",
     )
 
 
@@ -56,7 +59,7 @@ def test_every_key_is_read() -> None:
     )
     assert (config.num_kv_heads, config.head_dim, config.rope_dim, config.rope_base) == (2, 16, 12, 500000.0)
     assert (config.q_dim, config.kv_dim) == (128, 32)
-    assert config.rope("half") == RopeSpec(12, 500000.0, "half")
+    assert config.rope(Layer(1)) == RopeSpec(12, 500000.0, "interleaved")
     assert config.cache(Layer(1)) == CacheSpec("blk.1.attention", 2, 16)
 
 
@@ -72,7 +75,7 @@ def test_what_follows_from_the_tensors() -> None:
     config = config_from_gguf(METADATA, shapes | {"rope_freqs.weight": (4,)})
     assert (config.tied_head, config.qkv_bias, config.attn_output_bias, config.rope_factors) == (True,) * 4
     assert (config.vocab_size, config.head) == (400, "token_embd")
-    assert config.rope("interleaved").factors == Weight("rope_freqs.weight", (4,))
+    assert config.rope(Layer(0)) == RopeSpec(8, 10000.0, "interleaved", factors=Weight("rope_freqs.weight", (4,)))
 
 
 def test_without_tensors_the_vocabulary_is_the_tokenizers() -> None:
@@ -95,7 +98,11 @@ def test_equal_numbers_for_all_layers(dtype: type) -> None:
     ],
 )
 def test_linear_scaling(changes: dict[str, Any], factor: float) -> None:
-    assert read(**changes).rope_linear_factor == factor
+    config = read(**changes)
+    assert config.rope_scaling == (None if factor == 1.0 else RopeScaling("linear", factor))
+    rope = config.rope(Layer(0))
+    assert rope is not None
+    assert rope.divisors == (None if factor == 1.0 else (factor,) * 4)
 
 
 REQUIRED = [key.removeprefix("llama.") for key in METADATA if key.startswith("llama.")]
@@ -153,14 +160,11 @@ def test_sizes_that_do_not_fit_are_named(key: str, value: int) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("rope.scaling.type", "yarn"),
-        ("rope.scaling.type", "longrope"),
-        ("rope.scaling.type", 3),
+        ("rope.scaling.type", "ntk"),
         ("attention.head_count_kv", np.array([4, 8])),
         ("attention.value_length", 16),
-        ("attention.sliding_window", 4096),
         ("attention.causal", False),
-        ("expert_count", 8),
+        ("attention.clamp_kqv", 8.0),
     ],
 )
 def test_what_is_not_supported_is_named(key: str, value: Any) -> None:

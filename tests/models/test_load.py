@@ -113,8 +113,8 @@ def test_errors_begin_with_the_file(tmp_path: Path) -> None:
     path = write_tiny_gguf(tmp_path / "tiny.gguf", "mamba")
     with pytest.raises(UnsupportedModelError, match=rf"^{path}: architecture 'mamba' is not supported"):
         load_model(path)
-    path = write_tiny_gguf(tmp_path / "tiny.gguf", metadata={"llama.rope.scaling.type": "yarn"})
-    with pytest.raises(UnsupportedModelError, match=rf"^{path}: metadata 'llama\.rope\.scaling\.type' is 'yarn'"):
+    path = write_tiny_gguf(tmp_path / "tiny.gguf", metadata={"llama.rope.scaling.type": "ntk"})
+    with pytest.raises(UnsupportedModelError, match=rf"^{path}: metadata 'llama\.rope\.scaling\.type' is 'ntk'"):
         load_model(path)
     with pytest.raises(ModelNotFoundError):
         load_model(tmp_path / "none.gguf")

@@ -9,6 +9,7 @@ from tests.program.samples import TINY, random_ids, random_weights
 
 from twostroke.models.config import ModelConfig
 from twostroke.models.registry import build_program
+from twostroke.models.rope_scaling import RopeScaling
 from twostroke.program.builder import Builder
 from twostroke.program.ops import Linear
 from twostroke.program.passes import fuse
@@ -20,7 +21,7 @@ CONFIGS = {
     "llama": TINY,
     "tied": replace(TINY, tied_head=True),
     "biases": replace(TINY, qkv_bias=True, attn_output_bias=True),
-    "partial rope, scaled": replace(TINY, rope_dim=4, rope_linear_factor=4.0, rope_factors=True),
+    "partial rope, scaled": replace(TINY, rope_dim=4, rope_scaling=RopeScaling("linear", 4.0), rope_factors=True),
     "qwen2": replace(TINY, architecture="qwen2", num_heads=2, head_dim=12, rope_dim=12),
 }
 

@@ -11,7 +11,7 @@ from typing import Self
 
 from twostroke.cli.program_report import ProgramReport, report_program
 from twostroke.errors import ContextLengthError, TwostrokeError, UnsupportedModelError
-from twostroke.models.config import config_from_gguf
+from twostroke.models.gguf_config import config_from_gguf
 from twostroke.models.load import load_model
 from twostroke.models.registry import build_program, family_of
 from twostroke.program.cost import Storage, kv_bytes_per_token

@@ -4,6 +4,7 @@ refused before anything is allocated.
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -50,7 +51,7 @@ def load(config: LLMConfig, progress: ProgressCallback) -> Loaded:
     pick_isa(config.isa)
     path = ensure(config.model, progress=progress)
     model = load_model(path)
-    with model.source, ThreadPoolExecutor(1) as background:
+    with closing(model.source), ThreadPoolExecutor(1) as background:
         context = _context(config, model.config)
         program = fuse(model.program)
         memory = plan_memory(
@@ -61,8 +62,8 @@ def load(config: LLMConfig, progress: ProgressCallback) -> Loaded:
             num_threads=threads.num_threads,
             available=available_memory(),
         )
-        text = background.submit(_load_text, model.source.metadata)
-        defaults = SamplingDefaults.from_gguf(model.source.metadata)
+        text = background.submit(_load_text, model.metadata)
+        defaults = SamplingDefaults.from_gguf(model.metadata)
         executor = _executor(program, model, config, threads, memory, context)
         tokenizer, encoder = text.result()
     return Loaded(path, model.config, context, threads, memory, defaults, tokenizer, encoder, executor)

@@ -1,22 +1,29 @@
-"""A model file opened and understood: config, program, weights. Owns the check that the weights are the program's.
+"""A model opened and understood: config, program, weights. Owns the check that the weights are the program's.
 
-Only the header is read; a tensor's bytes are read when they are used.
+Only headers are read; a tensor's bytes are read when they are used.
 """
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from twostroke.errors import ModelFileError, TwostrokeError, UnsupportedModelError
-from twostroke.models.config import ModelConfig, architecture, config_from_gguf
+from twostroke.models.config import ModelConfig
+from twostroke.models.fused import parts_of
+from twostroke.models.gguf_config import architecture, config_from_gguf
+from twostroke.models.hf_config import config_from_hf, model_type
+from twostroke.models.hf_names import fused_names, head_and_table, may_be_unused, raw_names
+from twostroke.models.parts import PartSource
 from twostroke.models.registry import build_program, family_of
 from twostroke.program.program import Program
 from twostroke.program.values import Weight
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.checkpoint_weights import CheckpointWeights
 from twostroke.weights.dequantize import dequantize
-from twostroke.weights.gguf import GGUFFile
+from twostroke.weights.gguf import GGUFFile, MetadataValue
 from twostroke.weights.source import WeightSource
 from twostroke.weights.tensor_types import TensorType
 
@@ -29,35 +36,38 @@ MATRIX_TYPES = (
     *(TensorType.IQ3_XXS, TensorType.IQ3_S),
 )  # those with kernels
 
+Source = GGUFFile | CheckpointWeights | PartSource
+
 
 @dataclass(frozen=True, slots=True)
 class Model:
     """A model ready to be lowered, costed or run by the reference executor. `program` is not fused yet.
 
-    `unused_tensors` are in the file but no part of the model, such as those of layers beyond its last.
+    `metadata` is that of a GGUF file, empty for a directory. `unused_tensors` are stored but no part of the model, such
+    as those of layers beyond its last. `warnings` say what was decided where a model contradicts itself.
     """
 
     config: ModelConfig
     program: Program
-    source: GGUFFile
+    source: Source
     unused_tensors: tuple[str, ...]
+    metadata: Mapping[str, MetadataValue]
+    warnings: tuple[str, ...] = ()
 
 
-def load_model(path: str | Path, outputs: Collection[str] = ("logits",)) -> Model:
-    """Open a GGUF model; the caller closes `source`.
+def load_model(path: str | Path, outputs: Collection[str] = ("logits",), *, context: int | None = None) -> Model:
+    """Open a GGUF file or a Hugging Face directory; the caller closes `source`.
 
-    Raises ModelNotFoundError, ModelFileError for a damaged file or a tensor that is missing or of another shape,
+    `context` is the number of tokens that RoPE scaling is fixed for, None for the model's own. Raises
+    ModelNotFoundError, ModelFileError for a damaged file or a tensor that is missing or of another shape,
     UnsupportedModelError for an architecture, tensor type or tensor that has no place in the program.
     """
-    source = GGUFFile.open(path)
+    load = _load_directory if Path(path).is_dir() else _load_gguf
     try:
-        family_of(architecture(source.metadata))  # first, so that an unknown one is named rather than its keys
-        config = config_from_gguf(source.metadata, {name: info.shape for name, info in source.tensors.items()})
-        program = build_program(config, outputs)
-        return Model(config, program, source, _checked(program, config, source))
+        return load(Path(path), outputs, context)
     except TwostrokeError as error:
-        source.close()
-        raise type(error)(f"{path}: {error}") from None
+        text = str(error)
+        raise type(error)(text if text.startswith(str(path)) else f"{path}: {text}") from None
 
 
 def dequantized(source: WeightSource) -> Callable[[str], npt.NDArray[np.float32]]:
@@ -70,18 +80,69 @@ def dequantized(source: WeightSource) -> Callable[[str], npt.NDArray[np.float32]
     return weights
 
 
-def _checked(program: Program, config: ModelConfig, source: GGUFFile) -> tuple[str, ...]:
-    """Names of unused tensors, once every weight of the program is known to be there as the program needs it."""
+def _load_gguf(path: Path, outputs: Collection[str], context: int | None) -> Model:
+    file = GGUFFile.open(path)
+    try:
+        family_of(architecture(file.metadata))  # first, so that an unknown one is named rather than its keys
+        config = config_from_gguf(file.metadata, {name: info.shape for name, info in file.tensors.items()})
+        program = build_program(replace(config, rope_context=context), outputs)
+        parts = parts_of(config, file.tensors)
+        source = PartSource(file, parts) if parts else file
+        _check_weights(program, config, source)
+        used = {parts[name].tensor if name in parts else name for name in program.weights}
+        unused = tuple(name for name in file.names if name not in used)
+        for name in unused:
+            if _in_a_layer(name, config.num_layers):
+                raise UnsupportedModelError(f"tensor {name!r} has no place in a {config.architecture} model")
+        return Model(config, program, source, unused, file.metadata)
+    except BaseException:
+        file.close()
+        raise
+
+
+def _load_directory(path: Path, outputs: Collection[str], context: int | None) -> Model:
+    checkpoint = Checkpoint.open(path)
+    try:
+        kind = model_type(checkpoint.config)
+        has_head, warnings = _explicit_head(checkpoint, kind)
+        config = config_from_hf(checkpoint.config, explicit_head=has_head)
+        program = build_program(replace(config, rope_context=context), outputs)
+        parts = parts_of(config, tuple(fused_names(kind, config)), by_head=kind == "gpt_neox")
+        stored = dict.fromkeys(parts[name].tensor if name in parts else name for name in program.weights)
+        weights = CheckpointWeights(checkpoint, raw_names(kind, config, stored))
+        source = PartSource(weights, parts) if parts else weights
+        _check_weights(program, config, source)
+        for name in weights.unused:
+            if not may_be_unused(name, kind, config.num_layers):
+                raise UnsupportedModelError(f"tensor {name!r} has no place in a {kind} model")
+        return Model(config, program, source, weights.unused, {}, warnings)
+    except BaseException:
+        checkpoint.close()
+        raise
+
+
+def _explicit_head(checkpoint: Checkpoint, kind: str) -> tuple[bool, tuple[str, ...]]:
+    """Whether logits come from an output matrix of the checkpoint's own, and a warning where it had to be decided.
+
+    Without one they come from the embedding table, whatever the configuration says. Where the configuration ties the
+    two and there is an output matrix all the same, it is used if it differs from the table.
+    """
+    head, table = head_and_table(kind)
+    if head not in checkpoint.tensors or table not in checkpoint.tensors:
+        return head in checkpoint.tensors, ()
+    if not config_from_hf(checkpoint.config).tied_head:
+        return True, ()
+    if np.array_equal(checkpoint.data(head), checkpoint.data(table)):
+        return False, ()
+    return True, (f"config.json says that {head} is {table}, but the two differ; {head} is used",)
+
+
+def _check_weights(program: Program, config: ModelConfig, source: Source) -> None:
     for weight in program.weights.values():
         _check(weight, config, source)
-    unused = tuple(name for name in source.names if name not in program.weights)
-    for name in unused:
-        if _in_a_layer(name, config.num_layers):
-            raise UnsupportedModelError(f"tensor {name!r} has no place in a {config.architecture} model")
-    return unused
 
 
-def _check(weight: Weight, config: ModelConfig, source: GGUFFile) -> None:
+def _check(weight: Weight, config: ModelConfig, source: Source) -> None:
     info = source.tensors.get(weight.name)
     if info is None:
         raise ModelFileError(f"tensor {weight.name!r} is missing")
@@ -90,7 +151,8 @@ def _check(weight: Weight, config: ModelConfig, source: GGUFFile) -> None:
             f"tensor {weight.name!r} has shape {list(info.shape)}; the {config.architecture} model of these"
             f" metadata needs {list(weight.shape)}"
         )
-    supported = MATRIX_TYPES if len(weight.shape) == 2 else (TensorType.F32,)
+    is_matrix = len(weight.shape) > 1 and not weight.name.endswith(".bias")
+    supported = MATRIX_TYPES if is_matrix else (TensorType.F32,)
     if info.type not in supported:
         names = ", ".join(kind.name for kind in supported)
         raise UnsupportedModelError(f"tensor {weight.name!r} has type {info.type.name}; supported here: {names}")

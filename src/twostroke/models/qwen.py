@@ -1,30 +1,41 @@
-"""The Qwen2 family (Yang et al. 2024): Qwen2, Qwen2.5 and their Coder models. Owns its equations.
+"""The Qwen families (Yang et al. 2024, 2025): Qwen2 and 2.5, Qwen3, and the mixtures of experts of both.
 
-As Llama, but q, k and v have biases, and GGUF stores the rotated halves of each head apart: RoPE pairs (i, i + dim/2).
+Owns their equations: Llama's, where q, k and v of Qwen2 have biases, those of Qwen3 a norm of each query and key head.
+Every layer of Qwen2-MoE has a shared expert beside the chosen ones, gated row by row.
 """
 
 from collections.abc import Collection
 
+from twostroke.models.blocks import attention, experts, gated_ffn, head
 from twostroke.models.config import ModelConfig
-from twostroke.program.builder import Builder
+from twostroke.program.builder import Builder, Layer
+from twostroke.program.values import Value
 
 
-def build(b: Builder, config: ModelConfig, outputs: Collection[str]) -> None:
-    """Append the ops of a Qwen2 model and name the outputs asked for."""
-    rope, eps = config.rope("half"), config.norm_eps
+def qwen2(b: Builder, config: ModelConfig, outputs: Collection[str]) -> None:
+    """Append the ops of a Qwen2 or Qwen2-MoE model and name the outputs asked for."""
+    _build(b, config, outputs, has_qk_norm=False)
+
+
+def qwen3(b: Builder, config: ModelConfig, outputs: Collection[str]) -> None:
+    """Append the ops of a Qwen3 or Qwen3-MoE model and name the outputs asked for."""
+    _build(b, config, outputs, has_qk_norm=True)
+
+
+def _build(b: Builder, config: ModelConfig, outputs: Collection[str], *, has_qk_norm: bool) -> None:
     x = b.embed("token_embd", config.vocab_size, config.dim)
     for layer in b.layers(config.num_layers):
-        h = b.rms_norm(x, layer / "attn_norm", eps)
-        q = b.linear(h, layer / "attn_q", config.q_dim, bias=True)
-        k = b.linear(h, layer / "attn_k", config.kv_dim, bias=True)
-        v = b.linear(h, layer / "attn_v", config.kv_dim, bias=True)
-        q, k = b.rope(q, config.head_dim, rope), b.rope(k, config.head_dim, rope)
-        x = b.add(x, b.linear(b.attention(q, k, v, config.cache(layer)), layer / "attn_output", config.dim))
-        h = b.rms_norm(x, layer / "ffn_norm", eps)
-        gate, up = (b.linear(h, layer / name, config.ffn_dim) for name in ("ffn_gate", "ffn_up"))
-        x = b.add(x, b.linear(b.swiglu(gate, up), layer / "ffn_down", config.dim))
-    hidden = b.rms_norm(b.output_rows(x), "output_norm", eps)
-    if "hidden" in outputs:
-        b.output("hidden", hidden)
-    if "logits" in outputs:
-        b.output("logits", b.linear(hidden, config.head, config.vocab_size))
+        h = b.rms_norm(x, layer / "attn_norm", config.norm_eps)
+        x = b.add(x, attention(b, h, layer, config, qk_norm="head" if has_qk_norm else None))
+        h = b.rms_norm(x, layer / "ffn_norm", config.norm_eps)
+        x = b.add(x, _experts(b, h, layer, config) if config.num_experts else gated_ffn(b, h, layer, config))
+    head(b, x, config, outputs)
+
+
+def _experts(b: Builder, h: Value, layer: Layer, config: ModelConfig) -> Value:
+    mixed = experts(b, h, layer, config, "softmax_topk")
+    if not config.shared_ffn_dim:
+        return mixed
+    gate, up = (b.linear(h, layer / f"ffn_{name}_shexp", config.shared_ffn_dim) for name in ("gate", "up"))
+    shared = b.linear(b.swiglu(gate, up), layer / "ffn_down_shexp", config.dim)
+    return b.add(mixed, b.sigmoid_gate(shared, b.linear(h, layer / "ffn_gate_inp_shexp", 1)))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 
 from twostroke.errors import UnsupportedModelError
-from twostroke.models import llama, qwen
+from twostroke.models import gemma, gpt_oss, llama, neox, olmo, qwen
 from twostroke.models.config import ModelConfig
 from twostroke.program.builder import Builder
 from twostroke.program.program import Program
@@ -13,7 +13,20 @@ Family = Callable[[Builder, ModelConfig, Collection[str]], None]
 # By the name in `general.architecture`.
 FAMILIES: Mapping[str, Family] = {
     "llama": llama.build,
-    "qwen2": qwen.build,
+    "smollm3": llama.build,
+    "phi3": llama.build,
+    "granite": llama.build,
+    "qwen2": qwen.qwen2,
+    "qwen2moe": qwen.qwen2,
+    "qwen3": qwen.qwen3,
+    "qwen3moe": qwen.qwen3,
+    "gemma2": gemma.gemma2,
+    "gemma3": gemma.gemma3,
+    "olmo2": olmo.olmo2,
+    "olmoe": olmo.olmoe,
+    "stablelm": neox.stablelm,
+    "gptneox": neox.gptneox,
+    "gpt-oss": gpt_oss.build,
 }
 OUTPUTS = ("logits", "hidden")
 

@@ -1,0 +1,133 @@
+"""Facts: checked reading of a model's keys, from GGUF metadata or config.json. Owns types and ranges, no meaning."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from twostroke.errors import ModelFileError, UnsupportedModelError
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Values by key, each read with `prefix` before it. `where` and the key name a value in messages.
+
+    A key whose value is null counts as absent. A default is what absence means and is not checked; without one, absence
+    is an error. Readers raise ModelFileError for a value that is missing, ill-typed or out of range.
+    """
+
+    values: Mapping[str, Any]
+    where: str
+    prefix: str = ""
+
+    def __contains__(self, key: str) -> bool:
+        return self.values.get(self.prefix + key) is not None
+
+    def named(self, key: str) -> str:
+        return f"{self.where} '{self.prefix}{key}'"
+
+    def error(self, key: str, what: str) -> ModelFileError:
+        return ModelFileError(f"{self.named(key)} {what}")
+
+    def unsupported(self, key: str, what: str) -> UnsupportedModelError:
+        return UnsupportedModelError(f"{self.named(key)} {what}")
+
+    def raw(self, key: str) -> Any:
+        """The value as it is, None where there is none."""
+        return self.values.get(self.prefix + key)
+
+    def integer(self, key: str, limit: int, default: int | None = None) -> int:
+        """An integer from 1 to `limit`; an array that gives each layer its own is supported where all are equal."""
+        if key not in self and default is not None:
+            return default
+        value = self._required(key)
+        if isinstance(value, np.ndarray) and value.ndim == 1 and value.size and value.dtype.kind in "iu":
+            if np.any(value != value[0]):
+                raise self.unsupported(key, "differs from layer to layer, which is not supported")
+            value = int(value[0])
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.error(key, "is not an integer")
+        if not 1 <= value <= limit:
+            raise self.error(key, f"is {value:,}, not in 1 to {limit:,}")
+        return value
+
+    def count(self, key: str, limit: int) -> int:
+        """An integer from 0 to `limit`, 0 where it is absent."""
+        return 0 if self.raw(key) == 0 and not isinstance(self.raw(key), bool) else self._optional_integer(key, limit)
+
+    def number(self, key: str, limit: float, default: float | None = None) -> float:
+        """A finite number above 0 and at most `limit`."""
+        if key not in self and default is not None:
+            return default
+        value = self._required(key)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise self.error(key, "is not a number")
+        if not 0 < value <= limit:  # so is a NaN
+            raise self.error(key, f"is {value:g}, not above 0 and at most {limit:g}")
+        return float(value)
+
+    def optional_number(self, key: str, limit: float) -> float | None:
+        """As `number`; None where it is absent or 0."""
+        return None if key not in self or self.raw(key) == 0 else self.number(key, limit)
+
+    def boolean(self, key: str, default: bool) -> bool:
+        if key not in self:
+            return default
+        value = self.raw(key)
+        if not isinstance(value, bool):
+            raise self.error(key, "is not true or false")
+        return value
+
+    def text(self, key: str, default: str | None = None) -> str:
+        if key not in self and default is not None:
+            return default
+        value = self._required(key)
+        if not isinstance(value, str):
+            raise self.error(key, "is not a string")
+        return value
+
+    def numbers(self, key: str, length: int) -> tuple[float, ...]:
+        """As many finite numbers above 0 as `length`."""
+        value = self._required(key)
+        items = value.tolist() if isinstance(value, np.ndarray) else value
+        is_list = isinstance(items, list) and len(items) == length
+        if not is_list or any(isinstance(item, bool) or not isinstance(item, int | float) for item in items):
+            raise self.error(key, f"is not {length} numbers")
+        if not all(item > 0 and math.isfinite(item) for item in items):
+            raise self.error(key, "has a number that is not above 0 and finite")
+        return tuple(map(float, items))
+
+    def sequence(self, key: str, length: int) -> Sequence[Any] | None:
+        """A list of at least `length` items, cut to it; None where it is absent."""
+        if key not in self:
+            return None
+        value = self.raw(key)
+        items = value.tolist() if isinstance(value, np.ndarray) else value
+        if not isinstance(items, list) or len(items) < length:
+            raise self.error(key, f"is not a list of {length:,} items")
+        return items[:length]
+
+    def part(self, key: str) -> "Facts | None":
+        """The object under a key; None where it is absent."""
+        if key not in self:
+            return None
+        value = self.raw(key)
+        if not isinstance(value, dict):
+            raise self.error(key, "is not an object")
+        return Facts(value, f"{self.named(key)}:")
+
+    def require_only(self, key: str, *only: object) -> None:
+        """Refuse any other value of a key; absence is allowed."""
+        if key in self and not any(self.raw(key) is one or self.raw(key) == one for one in only):
+            raise self.unsupported(key, f"is {self.raw(key)}, which is not supported")
+
+    def _optional_integer(self, key: str, limit: int) -> int:
+        return self.integer(key, limit) if key in self else 0
+
+    def _required(self, key: str) -> Any:
+        value = self.raw(key)
+        if value is None:
+            raise self.error(key, "is missing")
+        return value

@@ -1,0 +1,124 @@
+"""Canonical (GGUF) tensor names and those of Hugging Face checkpoints. Owns the tables, and what may stay unused.
+
+A `*` stands for ".weight" and nothing, or ".bias" and "_bias", in names that lack the usual endings; `{expert}` for the
+number of each expert in turn, whose tensors are stacked.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from twostroke.models.config import ModelConfig
+
+Names = Mapping[str, str]
+
+_TOP: Names = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+_NEOX_TOP: Names = {
+    "token_embd": "gpt_neox.embed_in",
+    "output_norm": "gpt_neox.final_layer_norm",
+    "output": "embed_out",
+}
+_LAYER: Names = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_qkv": "self_attn.qkv_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+    "ffn_gate_inp": "mlp.gate",
+    "ffn_gate_exps": "mlp.experts.{expert}.gate_proj",
+    "ffn_up_exps": "mlp.experts.{expert}.up_proj",
+    "ffn_down_exps": "mlp.experts.{expert}.down_proj",
+    "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
+    "ffn_gate_shexp": "mlp.shared_expert.gate_proj",
+    "ffn_up_shexp": "mlp.shared_expert.up_proj",
+    "ffn_down_shexp": "mlp.shared_expert.down_proj",
+}
+_POST_NORMS: Names = {"post_attention_norm": "post_attention_layernorm", "post_ffw_norm": "post_feedforward_layernorm"}
+_GEMMA: Names = {**_POST_NORMS, "ffn_norm": "pre_feedforward_layernorm"}
+# By model_type, what differs from the names above.
+_OWN: Mapping[str, Names] = {
+    "gemma2": _GEMMA,
+    "gemma3_text": _GEMMA,
+    "olmo2": _POST_NORMS,
+    "phi3": {"ffn_up": "mlp.gate_up_proj"},
+    "mixtral": {
+        "ffn_gate_inp": "block_sparse_moe.gate",
+        "ffn_gate_exps": "block_sparse_moe.experts.{expert}.w1",
+        "ffn_up_exps": "block_sparse_moe.experts.{expert}.w3",
+        "ffn_down_exps": "block_sparse_moe.experts.{expert}.w2",
+    },
+    "gpt_neox": {
+        "attn_qkv": "attention.query_key_value",
+        "attn_output": "attention.dense",
+        "ffn_up": "mlp.dense_h_to_4h",
+        "ffn_down": "mlp.dense_4h_to_h",
+    },
+    "gpt_oss": {
+        "post_attention_norm": "post_attention_layernorm",
+        "attn_sinks": "self_attn.sinks*",
+        "ffn_gate_inp": "mlp.router",
+        "ffn_gate_up_exps": "mlp.experts.gate_up_proj*",
+        "ffn_down_exps": "mlp.experts.down_proj*",
+    },
+}
+_PLAIN_ENDINGS = {"weight": "", "bias": "_bias"}
+# Buffers that older checkpoints hold beside their weights.
+_BUFFERS = (".rotary_emb.inv_freq", ".attention.bias", ".attention.masked_bias")
+
+
+def raw_names(kind: str, config: ModelConfig, names: Iterable[str]) -> dict[str, str | tuple[str, ...]]:
+    """What the checkpoint of a `model_type` calls each canonical tensor; a tuple for the experts that are stacked.
+
+    Raises KeyError for a name that the family's checkpoints have no tensor for.
+    """
+    return {name: _raw_name(kind, config, name) for name in names}
+
+
+def head_and_table(kind: str) -> tuple[str, str]:
+    """Names of the output matrix and of the embedding table."""
+    top = _NEOX_TOP if kind == "gpt_neox" else _TOP
+    return f"{top['output']}.weight", f"{top['token_embd']}.weight"
+
+
+def fused_names(kind: str, config: ModelConfig) -> Iterator[str]:
+    """Canonical names of the tensors that checkpoints of this `model_type` store fused."""
+    fused = {"phi3": ("attn_qkv", "ffn_up"), "gpt_neox": ("attn_qkv",), "gpt_oss": ("ffn_gate_up_exps",)}
+    for layer in range(config.num_layers):
+        for name in fused.get(kind, ()):
+            yield f"blk.{layer}.{name}.weight"
+            if (name == "attn_qkv" and config.qkv_bias) or name == "ffn_gate_up_exps":
+                yield f"blk.{layer}.{name}.bias"
+
+
+def may_be_unused(name: str, kind: str, num_layers: int) -> bool:
+    """Whether a raw tensor without a place changes nothing: a buffer, or outside of the layers that are run."""
+    prefix = _layers(kind)
+    if name.endswith(_BUFFERS) or not name.startswith(prefix):
+        return True
+    number = name.removeprefix(prefix).partition(".")[0]
+    return number.isdecimal() and int(number) >= num_layers
+
+
+def _layers(kind: str) -> str:
+    return "gpt_neox.layers." if kind == "gpt_neox" else "model.layers."
+
+
+def _raw_name(kind: str, config: ModelConfig, canonical: str) -> str | tuple[str, ...]:
+    base, _, ending = canonical.rpartition(".")
+    if not base.startswith("blk."):
+        top = _NEOX_TOP if kind == "gpt_neox" else _TOP
+        return f"{top[base]}.{ending}"
+    _, layer, part = base.split(".", 2)
+    own = _OWN.get(kind, {})
+    pattern = own[part] if part in own else _LAYER[part]
+    if pattern.endswith("*"):
+        return f"{_layers(kind)}{layer}.{pattern[:-1]}{_PLAIN_ENDINGS[ending]}"
+    full = f"{_layers(kind)}{layer}.{pattern}.{ending}"
+    if "{expert}" in full:
+        return tuple(full.replace("{expert}", str(expert)) for expert in range(config.num_experts))
+    return full

@@ -1,0 +1,118 @@
+"""Tensors that are parts of stored ones: q, k and v in one matrix, gate and up in one, experts transposed.
+
+Owns how a part is cut out of its bytes, and `PartSource`, which gives parts beside whole tensors. Which parts a family
+has is in `fused`. Values are never changed, only chosen and put in order.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from twostroke.errors import ModelFileError, UnsupportedModelError
+from twostroke.weights.checkpoint_weights import CheckpointWeights
+from twostroke.weights.gguf import GGUFFile
+from twostroke.weights.source import TensorInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of the stored tensor `tensor`, which are all its dimensions but the last; of a vector, its elements.
+
+    The rows are arranged as `view`, and `index` of that is taken. `transposed`: the last two dimensions are swapped
+    first. `shape` is what comes out.
+    """
+
+    tensor: str
+    shape: tuple[int, ...]
+    view: tuple[int, ...]
+    index: tuple[int | slice, ...] = ()
+    transposed: bool = False
+
+
+class PartSource:
+    """A `WeightSource` over another, whose tensors the names in `parts` are parts of. Closing it closes the other."""
+
+    def __init__(self, source: GGUFFile | CheckpointWeights, parts: Mapping[str, Part]) -> None:
+        self._source = source
+        self._parts = parts
+        self.tensors = {name: info for name, info in source.tensors.items() if name not in self._stored()}
+        self.tensors |= {name: self._describe(name, part) for name, part in parts.items()}
+
+    @property
+    def path(self) -> Path:
+        return self._source.path
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the weight files."""
+        return self._source.num_bytes
+
+    @property
+    def names(self) -> Iterable[str]:
+        """Names of whole tensors and of parts."""
+        return self.tensors.keys()
+
+    def info(self, name: str) -> TensorInfo:
+        """Shape, type and size of a tensor or part. Raises ModelFileError when there is none of that name."""
+        return self.tensors[name] if name in self.tensors else self._source.info(name)
+
+    def data(self, name: str) -> npt.NDArray[np.uint8]:
+        """Packed bytes, (num_bytes,) uint8: a view where the part is one stretch of its tensor, else a copy."""
+        part = self._parts.get(name)
+        if part is None:
+            return self._source.data(name)
+        stored, data = self._source.info(part.tensor), self._source.data(part.tensor)
+        if part.transposed:
+            size = stored.type.row_bytes(1)
+            matrices = data.reshape(*stored.shape, size)
+            data = np.ascontiguousarray(np.swapaxes(matrices, -3, -2)).reshape(-1)
+        return data.reshape(*part.view, -1)[part.index].reshape(-1)
+
+    def input_order(self, name: str) -> npt.NDArray[np.int32] | None:
+        """The input that each column of a matrix multiplies, where that is not its own number (see the checkpoint)."""
+        if isinstance(self._source, GGUFFile):
+            return None
+        part = self._parts.get(name)
+        return self._source.input_order(name if part is None else part.tensor)
+
+    def release(self, name: str) -> None:
+        """Give the pages back to the system, of all parts of the stored tensor; `data` still works."""
+        part = self._parts.get(name)
+        self._source.release(name if part is None else part.tensor)
+
+    def close(self) -> None:
+        self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _stored(self) -> set[str]:
+        return {part.tensor for part in self._parts.values()}
+
+    def _describe(self, name: str, part: Part) -> TensorInfo:
+        info = self._source.info(part.tensor)
+        rows = info.shape[:-1] if len(part.shape) > 1 else info.shape
+        if part.transposed:
+            if len(info.shape) < 2 or info.type.block_size != 1:
+                raise UnsupportedModelError(f"tensor {part.tensor!r} of type {info.type.name} cannot be transposed")
+            rows = (*info.shape[:-2], info.shape[-1])
+        cols = info.shape[-2] if part.transposed else info.shape[-1]
+        if _product(rows) != _product(part.view) or (len(part.shape) > 1 and cols != part.shape[-1]):
+            raise ModelFileError(f"tensor {part.tensor!r} has shape {list(info.shape)}; {name!r} cannot be part of it")
+        num_bytes = info.type.row_bytes(_product(part.shape))
+        return TensorInfo(name, part.shape, info.type, 0, num_bytes)
+
+
+def _product(dims: tuple[int, ...]) -> int:
+    product = 1
+    for dim in dims:
+        product *= dim
+    return product
