@@ -1,73 +1,51 @@
 """Makes chat_templates.json: what `transformers` renders for each template and conversation. Owns the conversations
-and the two templates written for this test; the others come from the model files named on the command line.
+and where each template comes from; those written for this test are in `chat_templates.py`, the others are data of
+models under permissive licences, in the files named on the command line.
 
-    python make_chat_goldens.py smollm2=FILE.gguf qwen2.5=FILE.gguf
+    python make_chat_goldens.py smollm2=FILE.gguf qwen2.5=FILE.gguf qwen3=FILE.jinja ...
 
 Needs transformers, jinja2 and gguf; the tests need none of them, only the JSON.
 """
 
 import json
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, patch
 
 import jinja2
 import transformers
+from chat_templates import WRITTEN
 from gguf import GGUFReader
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
 
-LLAMA3_PLAIN = """{% set turns = messages %}{% for turn in turns %}
-{%- set text = '<|start_header_id|>' + turn['role'] + '<|end_header_id|>\n\n' + turn['content'] | trim + '<|eot_id|>' %}
-{%- if loop.first %}{% set text = bos_token + text %}{% endif %}
-{{- text }}
-{%- endfor %}
-{%- if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}
-"""
-
-LLAMA3_TOOLS = """{{- bos_token }}
-{%- if not date_string is defined %}{% set date_string = strftime_now("%d %b %Y") %}{% endif %}
-{%- macro text_of(content) %}
-    {%- if content is string %}{{ content | trim }}
-    {%- else %}{% for part in content %}{{ part['text'] | trim }}{% endfor %}{% endif %}
-{%- endmacro %}
-{%- set state = namespace(system='', calls=0) %}
-{%- if messages[0].role == 'system' %}
-    {%- set state.system = text_of(messages[0].content) %}
-    {%- set turns = messages[1:] %}
-{%- else %}
-    {%- set turns = messages %}
-{%- endif %}
-{{- "<|start_header_id|>system<|end_header_id|>\n\nToday: " ~ date_string ~ "\n" }}
-{%- if tools %}
-    {{- "Answer with a function call in JSON where one helps.\n" }}
-    {%- for tool in tools %}
-        {{- tool | tojson(indent=4) }}
-        {{- "\n" }}
-    {%- endfor %}
-{%- endif %}
-{{- state.system ~ "<|eot_id|>" }}
-{%- for turn in turns %}
-    {%- if turn.role == 'comment' %}{% continue %}{% endif %}
-    {%- if turn.tool_calls %}
-        {%- if turn.tool_calls | length != 1 %}{{ raise_exception('One tool call a turn') }}{% endif %}
-        {%- set call = turn.tool_calls[0].function %}
-        {%- set state.calls = state.calls + 1 %}
-        {{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}
-        {%- generation %}
-        {{- '{"name": "' ~ call.name ~ '", "parameters": ' ~ call.arguments | tojson ~ '}' }}
-        {{- '<|eot_id|>' }}
-        {%- endgeneration %}
-    {%- elif turn.role == 'tool' %}
-        {{- '<|start_header_id|>ipython<|end_header_id|>\n\n' ~ turn.content | tojson ~ '<|eot_id|>' }}
-    {%- else %}
-        {{- '<|start_header_id|>' ~ turn.role ~ '<|end_header_id|>\n\n' ~ text_of(turn.content) ~ '<|eot_id|>' }}
-    {%- endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}
-    {{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}
-{%- endif %}
-"""
+# The model whose template it is, and the licence of both.
+ORIGINS = {
+    "smollm2": "HuggingFaceTB/SmolLM2-135M-Instruct, Apache-2.0",
+    "qwen2.5": "Qwen/Qwen2.5-Coder-1.5B-Instruct, Apache-2.0",
+    "qwen3": "Qwen/Qwen3-8B, Apache-2.0",
+    "qwen3-2507": "Qwen/Qwen3-4B-Instruct-2507, Apache-2.0",
+    "qwen3.5": "Qwen/Qwen3.5, Apache-2.0",
+    "phi-3": "microsoft/Phi-3-mini-4k-instruct, MIT",
+    "phi-3.5": "microsoft/Phi-3.5-mini-instruct, MIT",
+    "deepseek-r1-distill": "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B, MIT",
+    "deepseek-v3": "deepseek-ai/DeepSeek-V3, MIT",
+    "glm-4.5": "zai-org/GLM-4.5, MIT",
+    "gpt-oss": "openai/gpt-oss-20b, Apache-2.0",
+    "smolvlm": "HuggingFaceTB/SmolVLM-Instruct, Apache-2.0",
+}
+BOS_AND_EOS = {
+    "phi-3": ("<s>", "<|endoftext|>"),
+    "phi-3.5": ("<s>", "<|endoftext|>"),
+    "deepseek-r1-distill": ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"),
+    "deepseek-v3": ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"),
+    "glm-4.5": ("", "<|endoftext|>"),
+    "gpt-oss": ("<|startoftext|>", "<|return|>"),
+    "smolvlm": ("<|im_start|>", "<end_of_utterance>"),
+}
+NOW = datetime(2024, 7, 26, 12)
 
 FERRY_TOOL = {
     "type": "function",
@@ -141,18 +119,22 @@ CONVERSATIONS: dict[str, dict[str, Any]] = {
 
 def render(source: str, tokens: dict[str, str], conversation: dict[str, Any]) -> dict[str, str]:
     """The text, or the kind of error, that `transformers` gives."""
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=Tokenizer(BPE()), **tokens)
+    given = {name: text for name, text in tokens.items() if text}
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=Tokenizer(BPE()), **given)
     try:
         arguments = {**conversation, "date_string": "26 Jul 2024"}
         messages = arguments.pop("messages")
         text = tokenizer.apply_chat_template(messages, chat_template=source, tokenize=False, **arguments)
         return {"text": text}
-    except (TypeError, jinja2.TemplateError) as error:
+    except (TypeError, ValueError, jinja2.TemplateError) as error:
         return {"error": type(error).__name__}
 
 
-def template_of(path: str) -> tuple[str, dict[str, str]]:
-    """A GGUF file's template, and its BOS and EOS texts."""
+def template_of(name: str, path: str) -> tuple[str, dict[str, str]]:
+    """A template, and its BOS and EOS texts: of a GGUF file, or a file by itself."""
+    if not path.endswith(".gguf"):
+        bos, eos = BOS_AND_EOS.get(name, ("", "<|im_end|>"))
+        return Path(path).read_text("utf-8"), {"bos_token": bos, "eos_token": eos}
     fields = GGUFReader(path).fields
     tokens = fields["tokenizer.ggml.tokens"]
     ids = {name: fields[f"tokenizer.ggml.{name}_id"].contents() for name in ("bos_token", "eos_token")}
@@ -162,17 +144,23 @@ def template_of(path: str) -> tuple[str, dict[str, str]]:
 
 def main() -> None:
     """Writes chat_templates.json beside this file."""
-    llama3 = {"bos_token": "<|begin_of_text|>", "eos_token": "<|eot_id|>"}
-    templates = {name: template_of(path) for name, path in (argument.split("=", 1) for argument in sys.argv[1:])}
-    templates |= {"llama3-plain": (LLAMA3_PLAIN, llama3), "llama3-tools": (LLAMA3_TOOLS, llama3)}
+    named = dict(argument.split("=", 1) for argument in sys.argv[1:])
+    templates = {name: template_of(name, named[name]) for name in ORIGINS} | WRITTEN
+    with patch("transformers.utils.chat_template_utils.datetime", Mock(now=lambda: NOW)):
+        rendered = {
+            name: {title: render(source, tokens, chat) for title, chat in CONVERSATIONS.items()}
+            for name, (source, tokens) in templates.items()
+        }
     golden = {
         "made_with": f"transformers {transformers.__version__}",
+        "now": NOW.isoformat(),
         "conversations": CONVERSATIONS,
         "templates": {
             name: {
+                "origin": ORIGINS.get(name, "written for this test"),
                 "source": source,
                 **tokens,
-                "rendered": {title: render(source, tokens, chat) for title, chat in CONVERSATIONS.items()},
+                "rendered": rendered[name],
             }
             for name, (source, tokens) in templates.items()
         },

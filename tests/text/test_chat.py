@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.text.byte_vocabulary import metadata
 
-from twostroke.errors import ChatTemplateError, InvalidRequestError
+from twostroke.errors import ChatTemplateError, InvalidRequestError, ModelFileError
 from twostroke.text.chat import ChatTemplate
 from twostroke.text.template_process import TemplateRenderer
 
@@ -23,7 +23,11 @@ USER = [{"role": "user", "content": "hi"}]
 def test_renders_as_transformers(template: str, conversation: str) -> None:
     golden = GOLDEN["templates"][template]
     chat = ChatTemplate(
-        golden["source"], bos_token=golden["bos_token"], eos_token=golden["eos_token"], renderer=RENDERER
+        golden["source"],
+        bos_token=golden["bos_token"],
+        eos_token=golden["eos_token"],
+        now=lambda: datetime.fromisoformat(GOLDEN["now"]),
+        renderer=RENDERER,
     )
     arguments = {**GOLDEN["conversations"][conversation], "date_string": "26 Jul 2024"}
     expected = golden["rendered"][conversation]
@@ -144,3 +148,94 @@ def test_only_plain_data_reaches_a_template() -> None:
         ChatTemplate(TURNS, renderer=RENDERER).render([*USER, "hi"])  # type: ignore[list-item]
     with pytest.raises(InvalidRequestError, match="messages is empty"):
         ChatTemplate(TURNS, renderer=RENDERER).render([])
+
+
+def test_the_goldens_are_of_a_dozen_families_and_of_every_conversation() -> None:
+    assert len(GOLDEN["templates"]) >= 15
+    texts = [entry for golden in GOLDEN["templates"].values() for entry in golden["rendered"].values()]
+    assert len(texts) == 6 * len(GOLDEN["templates"])
+    assert sum("text" in entry for entry in texts) > 80
+
+
+NAMED = {"default": "plain", "tool_use": "tools: {{ tools | length }}", "rag": "documents"}
+
+
+def test_the_template_for_tools_is_used_with_tools() -> None:
+    template = ChatTemplate(NAMED, renderer=RENDERER)
+    assert template.render(USER) == "plain"
+    assert template.render(USER, tools=[{}]) == "tools: 1"
+    assert template.render(USER, tools=[]) == "tools: 0"
+    assert ChatTemplate({"default": "plain"}, renderer=RENDERER).render(USER, tools=[{}]) == "plain"
+    with pytest.raises(ChatTemplateError, match="no default chat template, only named ones: rag"):
+        ChatTemplate({"rag": "x"}, renderer=RENDERER).render(USER)
+
+
+def test_named_templates_of_a_gguf_file() -> None:
+    keys = {f"tokenizer.chat_template{f'.{name}' if name != 'default' else ''}": text for name, text in NAMED.items()}
+    template = ChatTemplate.from_gguf({**metadata(), "tokenizer.chat_templates": ["tool_use", "rag"], **keys})
+    assert template.render(USER, tools=[{}, {}]) == "tools: 2"
+    assert template.render(USER) == "plain"
+
+
+CONFIG = {"bos_token": "<s>", "eos_token": {"content": "</s>", "lstrip": False}, "add_bos_token": True}
+SOURCE = "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}"
+
+
+def hf_files(**files: object) -> dict[str, str]:
+    """Files by name, `__` for a dot and `___` for a slash; objects as JSON."""
+    return {
+        name.replace("___", "/").replace("__", "."): text if isinstance(text, str) else json.dumps(text)
+        for name, text in files.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        hf_files(tokenizer_config__json={**CONFIG, "chat_template": SOURCE}),
+        hf_files(tokenizer_config__json={**CONFIG, "chat_template": [{"name": "default", "template": SOURCE}]}),
+        hf_files(tokenizer_config__json={**CONFIG, "chat_template": "unused"}, chat_template__jinja=SOURCE),
+        hf_files(tokenizer_config__json=CONFIG, chat_template__json={"chat_template": SOURCE}),
+        hf_files(tokenizer_config__json={"chat_template": SOURCE}, special_tokens_map__json=CONFIG),
+    ],
+)
+def test_templates_of_a_directory(files: dict[str, str], tmp_path: Path) -> None:
+    assert ChatTemplate.from_hf(files).render(USER) == "<s>hi</s>"
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert ChatTemplate.from_hf(tmp_path).render(USER) == "<s>hi</s>"
+
+
+def test_named_templates_of_a_directory(tmp_path: Path) -> None:
+    files = hf_files(chat_template__jinja="plain", additional_chat_templates___tool_use__jinja="tools")
+    assert ChatTemplate.from_hf(files).render(USER, tools=[{}]) == "tools"
+    (tmp_path / "additional_chat_templates").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert ChatTemplate.from_hf(tmp_path).render(USER, tools=[{}]) == "tools"
+
+
+@pytest.mark.parametrize("files", [{}, hf_files(tokenizer_config__json=CONFIG), hf_files(chat_template__jinja=" ")])
+def test_a_directory_without_a_template_is_one_clear_line(files: dict[str, str]) -> None:
+    with pytest.raises(ChatTemplateError, match=r"no chat template.*--raw"):
+        ChatTemplate.from_hf(files)
+
+
+@pytest.mark.parametrize("value", [[1], [{"template": "x"}]])
+def test_a_malformed_list_of_templates_is_named(value: object) -> None:
+    with pytest.raises(ModelFileError, match=r"tokenizer_config\.json: chat_template"):
+        ChatTemplate.from_hf(hf_files(tokenizer_config__json={"chat_template": value}))
+
+
+def test_an_unknown_global_fails_only_where_it_is_used() -> None:
+    source = "{% if tools %}{{ no_such_function() }}{% endif %}{{ messages[0].content }}"
+    template = ChatTemplate(source, renderer=RENDERER)
+    assert template.render(USER) == "hi"
+    with pytest.raises(ChatTemplateError, match="no_such_function"):
+        template.render(USER, tools=[{}])
+    assert template.render(USER) == "hi"
+
+
+def test_keys_must_be_text() -> None:
+    with pytest.raises(InvalidRequestError, match="has a key that is no text"):
+        ChatTemplate(TURNS, renderer=RENDERER).render([{"role": "user", "content": {1: 2}}])
