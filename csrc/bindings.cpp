@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <chrono>
@@ -23,6 +24,12 @@ template <class T>
 using In = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Out = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
+
+// weight, bias, eps, layer
+using Norm = std::tuple<int, int, float, bool>;
+NormIds norm_ids(const Norm& norm) {
+    return {std::get<0>(norm), std::get<1>(norm), std::get<2>(norm), std::get<3>(norm)};
+}
 
 // The arrays of one step, as native/executor.py lays them out.
 struct StepArrays {
@@ -146,6 +153,18 @@ double step(Executor& executor, const StepArrays& arrays, Out<int32_t> token_ids
 NB_MODULE(_core, m) {
     using namespace twostroke;
     m.attr("block_tokens") = kBlockTokens;
+    m.attr("ADD") = static_cast<int>(Elementwise::Add);
+    m.attr("GATE_SILU") = static_cast<int>(Elementwise::GateSilu);
+    m.attr("GATE_GELU") = static_cast<int>(Elementwise::GateGelu);
+    m.attr("GATE_GELU_TANH") = static_cast<int>(Elementwise::GateGeluTanh);
+    m.attr("GATE_SWIGLU_OAI") = static_cast<int>(Elementwise::GateSwigluOai);
+    m.attr("SILU") = static_cast<int>(Elementwise::Silu);
+    m.attr("GELU") = static_cast<int>(Elementwise::Gelu);
+    m.attr("GELU_TANH") = static_cast<int>(Elementwise::GeluTanh);
+    m.attr("SQUARED_RELU") = static_cast<int>(Elementwise::SquaredRelu);
+    m.attr("SCALE") = static_cast<int>(Elementwise::Scale);
+    m.attr("SOFT_CAP") = static_cast<int>(Elementwise::SoftCap);
+    m.attr("SIGMOID_GATE") = static_cast<int>(Elementwise::SigmoidGate);
     m.def("available_isas", &available_isas);
     m.def("probe_read", &probe_read, "isa"_a, "num_threads"_a, "num_bytes"_a, "prefetch_bytes"_a, "seconds"_a,
           nb::call_guard<nb::gil_scoped_release>());
@@ -178,21 +197,47 @@ NB_MODULE(_core, m) {
              [](Executor& self, In<float> data) { return self.add_vector(data.data(), static_cast<int64_t>(data.size())); })
         .def(
             "add_rope",
-            [](Executor& self, In<double> inverse_frequencies, bool interleaved) {
+            [](Executor& self, In<double> inverse_frequencies, bool interleaved, double magnitude) {
                 return self.add_rope(inverse_frequencies.data(), static_cast<int64_t>(inverse_frequencies.size()),
-                                     interleaved);
+                                     interleaved, magnitude);
             },
-            "inverse_frequencies"_a, "interleaved"_a)
+            "inverse_frequencies"_a, "interleaved"_a, "magnitude"_a)
         .def("add_value", &Executor::add_value, "dim"_a, "offset"_a, "of_outputs"_a)
         .def("add_embed", &Executor::add_embed, "out"_a, "matrix"_a)
-        .def("add_rms_norm", &Executor::add_rms_norm, "out"_a, "x"_a, "weight"_a, "eps"_a)
-        .def("add_linear", &Executor::add_linear, "outs"_a, "x"_a, "matrices"_a, "biases"_a, "norm"_a, "eps"_a,
-             "residual"_a, "gated"_a)
+        .def(
+            "add_normalize",
+            [](Executor& self, int out, int x, const Norm& norm, int64_t dim) {
+                self.add_normalize(out, x, norm_ids(norm), dim);
+            },
+            "out"_a, "x"_a, "norm"_a, "dim"_a)
+        .def(
+            "add_linear",
+            [](Executor& self, std::vector<int> outs, int x, std::vector<int> matrices, std::vector<int> biases,
+               const Norm& norm, int residual, int gate) {
+                self.add_linear(std::move(outs), x, std::move(matrices), std::move(biases), norm_ids(norm), residual,
+                                gate < 0 ? std::nullopt : std::optional(static_cast<Elementwise>(gate)));
+            },
+            "outs"_a, "x"_a, "matrices"_a, "biases"_a, "norm"_a, "residual"_a, "gate"_a)
         .def("add_rope_op", &Executor::add_rope_op, "out"_a, "x"_a, "head_dim"_a, "rope"_a)
         .def("add_attention", &Executor::add_attention, "out"_a, "q"_a, "k"_a, "v"_a, "num_heads"_a, "num_kv_heads"_a,
-             "head_dim"_a, "scale"_a, "window"_a, "group"_a, "rope"_a)
-        .def("add_add", &Executor::add_add, "out"_a, "left"_a, "right"_a)
-        .def("add_swiglu", &Executor::add_swiglu, "out"_a, "gate"_a, "up"_a)
+             "head_dim"_a, "scale"_a, "soft_cap"_a, "sinks"_a, "window"_a, "group"_a, "rope"_a)
+        .def(
+            "add_elementwise",
+            [](Executor& self, int kind, int out, int a, int b, float constant) {
+                self.add_elementwise(static_cast<Elementwise>(kind), out, a, b, constant);
+            },
+            "kind"_a, "out"_a, "a"_a, "b"_a, "constant"_a)
+        .def(
+            "add_experts",
+            [](Executor& self, int out, int x, int router, std::vector<int> gates, std::vector<int> ups,
+               std::vector<int> downs, std::tuple<int, int, int> biases, int64_t top_k, bool of_all, float scale,
+               int gate) {
+                const auto [gate_bias, up_bias, down_bias] = biases;
+                self.add_experts({out, x, router, std::move(gates), std::move(ups), std::move(downs), gate_bias,
+                                  up_bias, down_bias, top_k, of_all, scale, static_cast<Elementwise>(gate)});
+            },
+            "out"_a, "x"_a, "router"_a, "gates"_a, "ups"_a, "downs"_a, "biases"_a, "top_k"_a, "of_all"_a, "scale"_a,
+            "gate"_a)
         .def("add_output_rows", &Executor::add_output_rows, "out"_a, "x"_a)
         .def("finish", &Executor::finish, "logits"_a)
         .def("poison", &Executor::poison)

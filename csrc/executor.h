@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -48,6 +50,24 @@ struct StepOutput {
     float* value;  // (num_outputs, dim of the value asked for), or null
 };
 
+// Ids of a norm's vectors; weight -1: no norm.
+struct NormIds {
+    int weight = -1, bias = -1;
+    float eps = 0.0f;
+    bool layer = false;
+};
+
+// A mixture of experts: each row goes to the `top_k` experts of largest router logit.
+struct ExpertsSpec {
+    int out, x, router;
+    std::vector<int> gates, ups, downs;  // one matrix an expert
+    int gate_bias, up_bias, down_bias;  // vectors (num_experts, rows), or -1
+    int64_t top_k;
+    bool of_all;  // an expert's share is its softmax over all logits, not over the chosen ones
+    float scale;  // of shares
+    Elementwise gate;
+};
+
 class Executor {
   public:
     explicit Executor(const ExecutorConfig& config);
@@ -56,20 +76,23 @@ class Executor {
     int add_matrix(TensorType type, int64_t rows, int64_t cols, const uint8_t* data, int codebook);
     int add_codebook(const int8_t* entries, int64_t size);  // for add_matrix; -1 there means none
     int add_vector(const float* data, int64_t size);
-    int add_rope(const double* inverse_frequencies, int64_t size, bool interleaved);
+    // Cosines and sines are multiplied by `magnitude`.
+    int add_rope(const double* inverse_frequencies, int64_t size, bool interleaved, double magnitude);
     // A value of `dim` floats a row at `offset` floats a row of the arena of its kind of rows.
     int add_value(int64_t dim, int64_t offset, bool of_outputs);
 
     // Ops, in the order they run. Ids of -1 mean "none".
     void add_embed(int out, int matrix);
-    void add_rms_norm(int out, int x, int weight, float eps);
-    void add_linear(std::vector<int> outs, int x, std::vector<int> matrices, std::vector<int> biases, int norm,
-                    float eps, int residual, bool gated);
+    // Each `dim` elements of a row by themselves.
+    void add_normalize(int out, int x, NormIds norm, int64_t dim);
+    // With a gate, two matrices and one output.
+    void add_linear(std::vector<int> outs, int x, std::vector<int> matrices, std::vector<int> biases, NormIds norm,
+                    int residual, std::optional<Elementwise> gate);
     void add_rope_op(int out, int x, int head_dim, int rope);
     void add_attention(int out, int q, int k, int v, int num_heads, int num_kv_heads, int head_dim, float scale,
-                       int64_t window, int group, int rope);
-    void add_add(int out, int left, int right);
-    void add_swiglu(int out, int gate, int up);
+                       float soft_cap, int sinks, int64_t window, int group, int rope);
+    void add_elementwise(Elementwise kind, int out, int a, int b, float constant);
+    void add_experts(ExpertsSpec spec);
     void add_output_rows(int out, int x);
 
     // After the last op: allocates arena, scratch and KV pools. `logits` is sampled from.
@@ -96,35 +119,51 @@ class Executor {
     struct RopeTable {
         std::vector<double> inverse_frequencies;
         bool interleaved;
+        double magnitude;
         size_t scratch;  // byte offset of cos, then sin, (max_rows, dim / 2) each
     };
     struct EmbedOp { int out, matrix; };
-    struct RmsNormOp { int out, x, weight; float eps; };
+    struct NormalizeOp { int out, x; NormIds norm; int64_t dim; };
     struct LinearTask {  // groups of one of an op's matrices
         size_t matrix;
         int64_t begin, end;
     };
     struct LinearOp {
         std::vector<int> outs, matrices, biases;
-        int x, norm;
-        float eps;
+        int x;
+        NormIds norm;
         int residual;
-        bool gated;
+        std::optional<Elementwise> gate;
         std::vector<LinearTask> tasks;
     };
     struct RopeOp { int out, x, head_dim, rope; };
     struct AttentionOp {
         int out, q, k, v, num_heads, group, rope;
-        float scale;
+        float scale, soft_cap;
+        int sinks;
         int64_t window;
         KvLayout layout;
         size_t pool_offset;  // in the group's pool
         int plan;
     };
-    struct AddOp { int out, left, right; };
-    struct SwigluOp { int out, gate, up; };
+    struct ElementwiseOp { Elementwise kind; int out, a, b; float constant; };
+    // Pairs of a row and one of its experts, in the order of experts.
+    struct ExpertsPlan {
+        std::vector<int32_t> rows;  // (num_pairs): each pair's row
+        std::vector<float> shares;  // (num_pairs)
+        std::vector<int32_t> pairs_of_row;  // (num_rows, top_k), experts ascending
+        struct Task {
+            int32_t expert, begin, end;  // pairs
+            int64_t group_begin, group_end;
+        };
+        std::vector<Task> inner, outer;  // of the gates and ups, of the downs
+    };
+    struct ExpertsOp {
+        ExpertsSpec spec;
+        std::shared_ptr<ExpertsPlan> plan;  // of the step in work
+    };
     struct OutputRowsOp { int out, x; };
-    using Op = std::variant<EmbedOp, RmsNormOp, LinearOp, RopeOp, AttentionOp, AddOp, SwigluOp, OutputRowsOp>;
+    using Op = std::variant<EmbedOp, NormalizeOp, LinearOp, RopeOp, AttentionOp, ElementwiseOp, ExpertsOp, OutputRowsOp>;
 
     // Rows `row` .. `row + num_rows` of one chunk against key ranges `range_begin` .. `range_end`. Where the ranges of
     // some rows are split over units, each unit's states are kept, from `state` on, and merged in order afterwards.
@@ -147,21 +186,27 @@ class Executor {
 
     void run_thread(int thread, const StepInput& input, const StepOutput& output, int value);
     void run(int thread, const EmbedOp& op, Work& work);
-    void run(int thread, const RmsNormOp& op, Work& work);
+    void run(int thread, const NormalizeOp& op, Work& work);
     void run(int thread, const LinearOp& op, Work& work);
     void run(int thread, const RopeOp& op, Work& work);
     void run(int thread, const AttentionOp& op, Work& work);
-    void run(int thread, const AddOp& op, Work& work);
-    void run(int thread, const SwigluOp& op, Work& work);
+    void run(int thread, const ElementwiseOp& op, Work& work);
+    void run(int thread, const ExpertsOp& op, Work& work);
     void run(int thread, const OutputRowsOp& op, Work& work);
 
     void prepare(const StepInput& input);
+    void route(const ExpertsOp& op, int64_t num_rows) const;
+    std::vector<ExpertsPlan::Task> expert_tasks(const std::vector<int>& matrices, const std::vector<int32_t>& ends) const;
+    void run_expert(const ExpertsOp& op, const ExpertsPlan::Task& task, bool inner) const;
+    void quantize_pair(const float* x, int64_t pair, const PackedMatrix& reader) const;
+    std::vector<Op>& ops_writing(int value) { return at(values_, value).of_outputs ? output_ops_ : token_ops_; }
     void plan_attention(const StepInput& input, AttentionPlan& plan) const;
     int64_t first_key(const AttentionOp& op, int64_t position) const;
     float* state_of(const AttentionOp& op, const AttentionUnit& unit, int64_t range, int64_t row, int head) const;
     void fill_rope_tables(int64_t row);
     void rotate_and_store(const AttentionOp& op, const Work& work, int64_t row);
     void attend_unit(int thread, const AttentionOp& op, const AttentionUnit& unit, const StepChunk& chunk, int kv_head);
+    void start_state(const AttentionOp& op, int head, float* total) const;
     void merge_unit(int thread, const AttentionOp& op, const AttentionUnit& unit, int head);
     void sample_row(int thread, const Work& work, int64_t index);
     // task(begin, end) over parts of `rows` rows, as one stage.
@@ -174,9 +219,15 @@ class Executor {
         });
     }
 
+    template <class T>
+    static const T& at(const std::vector<T>& items, int id) {
+        return items[static_cast<size_t>(id)];
+    }
+    const float* vector(int id, int64_t offset = 0) const { return id < 0 ? nullptr : at(vectors_, id).data() + offset; }
+    NormSpec norm_of(const NormIds& n) const { return {vector(n.weight), vector(n.bias), n.eps, n.layer}; }
     float* value(int id) const;
     int64_t rows_of(int id, const Work& work) const;
-    QuantRows quant_rows(int64_t cols) const;
+    QuantRows quant_rows(int64_t cols, int64_t row = 0) const;
     const float* rope_cos(const RopeTable& table, int64_t row) const;
     const float* rope_sin(const RopeTable& table, int64_t row) const;
     static size_t packed_bytes(const PackedMatrix& matrix);
@@ -202,6 +253,7 @@ class Executor {
     PageBuffer arena_, scratch_;
     int64_t token_dims_ = 0, output_dims_ = 0;
     size_t quads_at_ = 0, scales_at_ = 0, sums_at_ = 0, plain_at_ = 0, rotated_at_ = 0, states_at_ = 0, thread_at_ = 0;
+    size_t inner_at_ = 0, outer_at_ = 0;  // of experts: (num_pairs, ffn_dim), (num_pairs, dim)
     size_t thread_bytes_ = 0;
     int64_t max_states_ = 0, state_floats_ = 0;
 

@@ -102,6 +102,13 @@ void Executor::rotate_and_store(const AttentionOp& op, const Work& work, int64_t
                            static_cast<int>(position % kBlockTokens), op.layout});
 }
 
+// Nothing seen yet; or a sink, a score that takes no value.
+void Executor::start_state(const AttentionOp& op, int head, float* total) const {
+    std::fill_n(total, state_floats_, 0.0f);
+    total[0] = op.sinks < 0 ? -std::numeric_limits<float>::infinity() : vector(op.sinks)[head];
+    total[1] = op.sinks < 0 ? 0.0f : 1.0f;
+}
+
 // One KV head of a unit: its queries, up to 8 at a time, over the unit's ranges in order.
 void Executor::attend_unit(int thread, const AttentionOp& op, const AttentionUnit& unit, const StepChunk& chunk,
                            int kv_head) {
@@ -115,6 +122,7 @@ void Executor::attend_unit(int thread, const AttentionOp& op, const AttentionUni
     a.pool = pools_[static_cast<size_t>(op.group)].as(op.pool_offset + static_cast<size_t>(kv_head) * op.layout.head_bytes());
     a.layout = op.layout;
     a.scale = op.scale;
+    a.soft_cap = op.soft_cap;
     a.scores = scratch;
     const int64_t queries = unit.num_rows * group;
     for (int64_t begin = 0; begin < queries; begin += kMaxQueries) {
@@ -130,8 +138,7 @@ void Executor::attend_unit(int thread, const AttentionOp& op, const AttentionUni
             a.visible[i] = static_cast<int>(position) + 1;
             last = std::max(last, a.visible[i]);
             float* total = totals + i * state_floats_;
-            std::fill_n(total, state_floats_, 0.0f);
-            total[0] = -std::numeric_limits<float>::infinity();
+            start_state(op, static_cast<int>(head), total);
         }
         for (int64_t range = unit.range_begin; range < unit.range_end; ++range) {
             a.key_begin = static_cast<int>(range * kKeyRange);
@@ -159,8 +166,7 @@ void Executor::merge_unit(int thread, const AttentionOp& op, const AttentionUnit
     float* total = scratch_.as<float>(thread_at_ + static_cast<size_t>(thread) * thread_bytes_);
     for (int64_t i = 0; i < unit.num_rows; ++i) {
         const int64_t row = unit.row + i, position = positions_[static_cast<size_t>(row)];
-        std::fill_n(total, state_floats_, 0.0f);
-        total[0] = -std::numeric_limits<float>::infinity();
+        start_state(op, head, total);
         for (int64_t range = unit.range_begin; range < unit.range_end; ++range)
             if (first_key(op, position) < (range + 1) * kKeyRange && position + 1 > range * kKeyRange)
                 kernels_.merge(total, state_of(op, unit, range, i, head), op.layout.padded_dim);

@@ -33,24 +33,40 @@ struct PackedMatrix {
     const int8_t* codebook;  // entries of its type, or null
 };
 
-// Reads x, optionally RMS-normalises it, and writes what linears read: 16-bit blocks, and float32 where `plain`.
+// Root mean square normalisation, or with `layer` LayerNorm: (x - mean) / sqrt(variance + eps) * weight + bias.
+struct NormSpec {
+    const float* weight;  // (dim), or null for no norm at all
+    const float* bias;  // (dim), or null
+    float eps;
+    bool layer;
+};
+
+// What an elementwise op does to a value, or to a value and another.
+enum class Elementwise : int {
+    Add, GateSilu, GateGelu, GateGeluTanh, GateSwigluOai,  // of two values
+    Silu, Gelu, GeluTanh, SquaredRelu, Scale, SoftCap,  // of one; Scale and SoftCap with a constant
+    SigmoidGate  // of a row and one number
+};
+
+// Reads x, optionally normalises it, and writes what linears read: 16-bit blocks, and float32 where `plain`.
 struct QuantizeArgs {
     const float* x;  // (rows, cols) at x_stride
     int64_t x_stride, cols;
-    const float* norm_weight;  // (cols), or null
-    float eps;
+    NormSpec norm;
     QuantRows quant;  // quads null where no matrix wants them
     float* plain;  // (rows, cols), or null
     int64_t row_begin, row_end;
 };
 
-// out = x @ matrix.T + bias + residual; with `up`, out = silu(x @ matrix.T) * (x @ up.T).
+// out = x @ matrix.T + bias + residual; with `up`, out = gate(x @ matrix.T + bias, x @ up.T + up_bias).
 struct LinearArgs {
     const PackedMatrix* matrix;
     const PackedMatrix* up;  // null without gate
     QuantRows quant;
     const float* plain;  // (num_rows, cols), read by F32 matrices
+    Elementwise gate;
     const float* bias;  // (rows), or null
+    const float* up_bias;
     const float* residual;  // (num_rows, rows) at residual_stride, or null
     int64_t residual_stride;
     float* out;  // (num_rows, rows) at out_stride
@@ -58,13 +74,21 @@ struct LinearArgs {
     int64_t group_begin, group_end;  // groups of 16 matrix rows
 };
 
-struct RmsNormArgs {
+struct NormalizeArgs {
     const float* x;
-    const float* weight;
-    float* out;  // (rows, dim)
-    int64_t x_stride, out_stride, dim;
-    float eps;
+    float* out;  // (rows, dim), as x
+    int64_t dim;
+    NormSpec norm;
     int64_t row_begin, row_end;
+};
+
+struct ElementwiseArgs {
+    Elementwise kind;
+    const float* a;
+    const float* b;  // the other value, where there is one; of SigmoidGate one number a row
+    float* out;
+    float constant;
+    int64_t dim, row_begin, row_end;
 };
 
 struct RopeArgs {
@@ -110,7 +134,7 @@ struct AttentionArgs {
     const int32_t* blocks;  // the request's block table
     const uint8_t* pool;  // the layer's pool at this head
     KvLayout layout;
-    float scale;
+    float scale, soft_cap;  // soft_cap 0: none
     int key_begin, key_end;
     float* scores;  // (kMaxQueries, kKeyRange)
 };
@@ -120,14 +144,14 @@ struct Kernels {
     void (*quantize_rows)(const QuantizeArgs&);
     void (*linear)(const LinearArgs&);
     void (*unpack_row)(const PackedMatrix&, int64_t row, float* out);  // (cols), the file's exact values
-    void (*rms_norm)(const RmsNormArgs&);
+    void (*normalize)(const NormalizeArgs&);
     void (*rope)(const RopeArgs&);
     void (*store_kv)(const StoreKvArgs&);
     void (*attend)(const AttentionArgs&);  // one range into state
     void (*merge)(float* total, const float* part, int padded_dim);  // total, then part
     void (*finish)(float* out, const float* total, int head_dim);  // out = acc / sum
-    void (*add)(const float* a, const float* b, float* out, int64_t n);
-    void (*swiglu)(const float* gate, const float* up, float* out, int64_t n);
+    void (*elementwise)(const ElementwiseArgs&);
+    void (*accumulate)(float* out, const float* x, float share, int64_t n);  // out += share * x
     int64_t (*argmax)(const float* x, int64_t n);  // the lowest index of the largest; -1 of NaN or +infinity
     float (*sum_exp)(const float* x, int64_t n, float offset, float scale);  // sum of exp((x - offset) * scale)
     // Probes: bytes read (the sum is returned so that reads are kept), and FLOPs done in `rounds` of register work.

@@ -57,7 +57,9 @@ static void score_range(const AttentionArgs& a) {
             for (int q = 0; q < Q; ++q) sums[q] = f_fma(f_set(a.q[q][i]), k, sums[q]);
         }
         for (int q = 0; q < Q; ++q) {
-            F32x16 s = f_keep(f_mul(sums[q], scale), a.visible[q] - key, hidden);
+            F32x16 s = f_mul(sums[q], scale);
+            if (a.soft_cap != 0.0f) s = f_mul(f_set(a.soft_cap), f_tanh(f_div(s, f_set(a.soft_cap))));
+            s = f_keep(s, a.visible[q] - key, hidden);
             if (key < a.first[q]) {
                 alignas(64) float lanes[16];
                 f_store(lanes, s);

@@ -116,7 +116,11 @@ TS_INLINE void store_tile(const LinearArgs& a, int64_t group, int64_t row, int t
     for (int t = 0; t < t_count; ++t) {
         F32x16 y = f_load(acc + 16 * t);
         if (a.bias) y = f_add(y, f_load_n(a.bias + column, n));
-        if (up) y = f_mul(f_silu(y), f_load(up + 16 * t));
+        if (up) {
+            F32x16 z = f_load(up + 16 * t);
+            if (a.up_bias) z = f_add(z, f_load_n(a.up_bias + column, n));
+            y = f_gate(a.gate, y, z);
+        }
         if (a.residual) y = f_add(f_load_n(a.residual + (row + t) * a.residual_stride + column, n), y);
         f_store_n(a.out + (row + t) * a.out_stride + column, y, n);
     }

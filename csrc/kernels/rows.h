@@ -2,28 +2,43 @@
 namespace twostroke {
 namespace TS_ISA {
 
-static float inverse_rms(const float* x, int64_t dim, float eps) {
-    F32x16 sum = f_set(0.0f);
-    int64_t i = 0;
-    for (; i + 16 <= dim; i += 16) {
-        const F32x16 v = f_load(x + i);
+// What normalises a row: (x - mean) * inverse. Without LayerNorm the mean is 0.
+struct Moments {
+    float mean, inverse;
+};
+
+static Moments moments(const float* x, int64_t dim, const NormSpec& norm) {
+    float mean = 0.0f;
+    if (norm.layer) {
+        F32x16 sum = f_set(0.0f);
+        for (int64_t i = 0; i < dim; i += 16) sum = f_add(sum, f_load_n(x + i, static_cast<int>(dim - i)));
+        mean = f_sum(sum) / static_cast<float>(dim);
+    }
+    const F32x16 centre = f_set(mean), zero = f_set(0.0f);
+    F32x16 sum = zero;
+    for (int64_t i = 0; i < dim; i += 16) {
+        const int n = static_cast<int>(dim - i);
+        F32x16 v = f_load_n(x + i, n);
+        if (norm.layer) v = f_keep(f_sub(v, centre), n, zero);
         sum = f_fma(v, v, sum);
     }
-    if (i < dim) {
-        const F32x16 v = f_load_n(x + i, static_cast<int>(dim - i));
-        sum = f_fma(v, v, sum);
-    }
-    return 1.0f / __builtin_sqrtf(f_sum(sum) / static_cast<float>(dim) + eps);
+    return {mean, 1.0f / __builtin_sqrtf(f_sum(sum) / static_cast<float>(dim) + norm.eps)};
 }
 
-static void rms_norm(const RmsNormArgs& a) {
+// 16 elements of a row from `i` on, normalised.
+TS_INLINE F32x16 normalized(F32x16 v, const NormSpec& norm, Moments m, int64_t i, int n) {
+    if (norm.layer) v = f_sub(v, f_set(m.mean));
+    v = f_mul(f_mul(v, f_set(m.inverse)), f_load_n(norm.weight + i, n));
+    return norm.bias ? f_add(v, f_load_n(norm.bias + i, n)) : v;
+}
+
+static void normalize(const NormalizeArgs& a) {
     for (int64_t row = a.row_begin; row < a.row_end; ++row) {
-        const float* x = a.x + row * a.x_stride;
-        float* out = a.out + row * a.out_stride;
-        const F32x16 scale = f_set(inverse_rms(x, a.dim, a.eps));
+        const float* x = a.x + row * a.dim;
+        const Moments m = moments(x, a.dim, a.norm);
         for (int64_t i = 0; i < a.dim; i += 16) {
             const int n = static_cast<int>(a.dim - i);
-            f_store_n(out + i, f_mul(f_mul(f_load_n(x + i, n), scale), f_load_n(a.weight + i, n)), n);
+            f_store_n(a.out + row * a.dim + i, normalized(f_load_n(x + i, n), a.norm, m, i, n), n);
         }
     }
 }
@@ -50,13 +65,13 @@ TS_INLINE void quantize_block(F32x16 low, F32x16 high, uint8_t* quads, float* sc
 static void quantize_rows(const QuantizeArgs& a) {
     for (int64_t row = a.row_begin; row < a.row_end; ++row) {
         const float* x = a.x + row * a.x_stride;
-        const F32x16 rms = f_set(a.norm_weight ? inverse_rms(x, a.cols, a.eps) : 1.0f);
+        const Moments m = a.norm.weight ? moments(x, a.cols, a.norm) : Moments{0.0f, 1.0f};
         for (int64_t i = 0; i < a.cols; i += 32) {
             const int n = static_cast<int>(a.cols - i);
             F32x16 low = f_load_n(x + i, n), high = f_load_n(x + i + 16, n - 16);
-            if (a.norm_weight) {
-                low = f_mul(f_mul(low, rms), f_load_n(a.norm_weight + i, n));
-                high = f_mul(f_mul(high, rms), f_load_n(a.norm_weight + i + 16, n - 16));
+            if (a.norm.weight) {
+                low = normalized(low, a.norm, m, i, n);
+                high = f_keep(normalized(high, a.norm, m, i + 16, n - 16), n - 16, f_set(0.0f));
             }
             if (a.plain) {
                 f_store_n(a.plain + row * a.cols + i, low, n);
@@ -84,14 +99,40 @@ static void rope(const RopeArgs& a) {
     }
 }
 
-static void add(const float* x, const float* y, float* out, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) out[i] = x[i] + y[i];
+TS_INLINE F32x16 element(Elementwise kind, F32x16 a, F32x16 b, F32x16 constant) {
+    switch (kind) {
+        case Elementwise::Add: return f_add(a, b);
+        case Elementwise::Silu: return f_silu(a);
+        case Elementwise::Gelu: return f_gelu(a);
+        case Elementwise::GeluTanh: return f_gelu_tanh(a);
+        case Elementwise::SquaredRelu: {
+            const F32x16 positive = f_max(f_set(0.0f), a);
+            return f_mul(positive, positive);
+        }
+        case Elementwise::Scale: return f_mul(a, constant);
+        case Elementwise::SoftCap: return f_mul(constant, f_tanh(f_div(a, constant)));
+        case Elementwise::SigmoidGate: return f_div(a, f_add(f_set(1.0f), f_exp(f_sub(f_set(0.0f), b))));
+        default: return f_gate(kind, a, b);
+    }
 }
 
-static void swiglu(const float* gate, const float* up, float* out, int64_t n) {
+static void elementwise(const ElementwiseArgs& a) {
+    const F32x16 constant = f_set(a.constant);
+    for (int64_t row = a.row_begin; row < a.row_end; ++row) {
+        for (int64_t i = 0; i < a.dim; i += 16) {
+            const int n = static_cast<int>(a.dim - i);
+            F32x16 b = f_set(0.0f);
+            if (a.b) b = a.kind == Elementwise::SigmoidGate ? f_set(a.b[row]) : f_load_n(a.b + row * a.dim + i, n);
+            f_store_n(a.out + row * a.dim + i, element(a.kind, f_load_n(a.a + row * a.dim + i, n), b, constant), n);
+        }
+    }
+}
+
+static void accumulate(float* out, const float* x, float share, int64_t n) {
+    const F32x16 factor = f_set(share);
     for (int64_t i = 0; i < n; i += 16) {
         const int left = static_cast<int>(n - i);
-        f_store_n(out + i, f_mul(f_silu(f_load_n(gate + i, left)), f_load_n(up + i, left)), left);
+        f_store_n(out + i, f_add(f_load_n(out + i, left), f_mul(factor, f_load_n(x + i, left))), left);
     }
 }
 

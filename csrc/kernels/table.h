@@ -8,14 +8,14 @@ static Kernels make_table(const char* name) {
     k.quantize_rows = quantize_rows;
     k.linear = linear;
     k.unpack_row = unpack_row;
-    k.rms_norm = rms_norm;
+    k.normalize = normalize;
     k.rope = rope;
     k.store_kv = store_kv;
     k.attend = attend;
     k.merge = merge;
     k.finish = finish;
-    k.add = add;
-    k.swiglu = swiglu;
+    k.elementwise = elementwise;
+    k.accumulate = accumulate;
     k.argmax = argmax;
     k.sum_exp = sum_exp;
     k.probe_read = probe_read;

@@ -7,7 +7,20 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+Norm = tuple[int, int, float, bool]  # weight, bias, eps, layer
 block_tokens: int
+ADD: int
+GATE_SILU: int
+GATE_GELU: int
+GATE_GELU_TANH: int
+GATE_SWIGLU_OAI: int
+SILU: int
+GELU: int
+GELU_TANH: int
+SQUARED_RELU: int
+SCALE: int
+SOFT_CAP: int
+SIGMOID_GATE: int
 
 def available_isas() -> list[str]: ...
 def probe_read(isa: str, num_threads: int, num_bytes: int, prefetch_bytes: int, seconds: float) -> float: ...
@@ -28,20 +41,19 @@ class Executor:
     def add_matrix(self, tensor_type: int, rows: int, cols: int, data: Array, codebook: int) -> int: ...
     def add_codebook(self, entries: npt.NDArray[np.int8]) -> int: ...
     def add_vector(self, data: npt.NDArray[np.float32]) -> int: ...
-    def add_rope(self, inverse_frequencies: npt.NDArray[np.float64], interleaved: bool) -> int: ...
+    def add_rope(self, inverse_frequencies: npt.NDArray[np.float64], interleaved: bool, magnitude: float) -> int: ...
     def add_value(self, dim: int, offset: int, of_outputs: bool) -> int: ...
     def add_embed(self, out: int, matrix: int) -> None: ...
-    def add_rms_norm(self, out: int, x: int, weight: int, eps: float) -> None: ...
+    def add_normalize(self, out: int, x: int, norm: Norm, dim: int) -> None: ...
     def add_linear(
         self,
         outs: Sequence[int],
         x: int,
         matrices: Sequence[int],
         biases: Sequence[int],
-        norm: int,
-        eps: float,
+        norm: Norm,
         residual: int,
-        gated: bool,
+        gate: int,
     ) -> None: ...
     def add_rope_op(self, out: int, x: int, head_dim: int, rope: int) -> None: ...
     def add_attention(
@@ -54,12 +66,27 @@ class Executor:
         num_kv_heads: int,
         head_dim: int,
         scale: float,
+        soft_cap: float,
+        sinks: int,
         window: int,
         group: int,
         rope: int,
     ) -> None: ...
-    def add_add(self, out: int, left: int, right: int) -> None: ...
-    def add_swiglu(self, out: int, gate: int, up: int) -> None: ...
+    def add_elementwise(self, kind: int, out: int, a: int, b: int, constant: float) -> None: ...
+    def add_experts(
+        self,
+        out: int,
+        x: int,
+        router: int,
+        gates: Sequence[int],
+        ups: Sequence[int],
+        downs: Sequence[int],
+        biases: tuple[int, int, int],
+        top_k: int,
+        of_all: bool,
+        scale: float,
+        gate: int,
+    ) -> None: ...
     def add_output_rows(self, out: int, x: int) -> None: ...
     def finish(self, logits: int) -> None: ...
     def poison(self) -> None: ...

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from twostroke.errors import UnsupportedModelError
 from twostroke.models.load import MATRIX_TYPES
@@ -22,6 +23,7 @@ from twostroke.weights.dequantize import dequantize
 from twostroke.weights.source import WeightSource
 from twostroke.weights.tensor_types import TensorType
 
+Bytes = npt.NDArray[np.uint8]
 CODEBOOKS: Mapping[TensorType, str] = {
     TensorType.IQ2_XXS: "iq2_xxs",
     TensorType.IQ2_XS: "iq2_xs",
@@ -30,6 +32,20 @@ CODEBOOKS: Mapping[TensorType, str] = {
     TensorType.IQ3_S: "iq3_s",
     TensorType.IQ1_S: "iq1",
     TensorType.IQ1_M: "iq1",
+}
+
+
+GATES: Mapping[str, int] = {
+    "silu": _core.GATE_SILU,
+    "gelu": _core.GATE_GELU,
+    "gelu_tanh": _core.GATE_GELU_TANH,
+    "swiglu_oai": _core.GATE_SWIGLU_OAI,
+}
+ACTIVATIONS: Mapping[str, int] = {
+    "silu": _core.SILU,
+    "gelu": _core.GELU,
+    "gelu_tanh": _core.GELU_TANH,
+    "relu2": _core.SQUARED_RELU,
 }
 
 
@@ -42,7 +58,7 @@ class Lowering:
         self._source = source
         self._matrices: dict[str, int] = {}
         self._codebooks: dict[str, int] = {}
-        self._vectors: dict[str, int] = {}
+        self._vectors: dict[tuple[str, float], int] = {}
         self._ropes: dict[RopeSpec, int] = {}
         arena = plan_arena(program)
         self.values = {
@@ -62,18 +78,23 @@ class Lowering:
 
     def matrix(self, weight: Weight) -> int:
         if weight.name not in self._matrices:
-            info = self._source.info(weight.name)
-            if info.type not in MATRIX_TYPES:
-                raise UnsupportedModelError(
-                    f"tensor {weight.name!r} has type {info.type.name}, which has no kernel yet"
-                )
-            rows, cols = weight.shape
-            data = self._source.data(weight.name)
-            self._matrices[weight.name] = self.core.add_matrix(
-                int(info.type), rows, cols, data, self.codebook(info.type)
-            )
+            self._matrices[weight.name] = self._pack(weight, *weight.shape, self._source.data(weight.name))
             self._source.release(weight.name)
         return self._matrices[weight.name]
+
+    def expert_matrices(self, weight: Weight) -> list[int]:
+        """Ids of a (num_experts, rows, cols) tensor's matrices, each packed by itself."""
+        num_experts, rows, cols = weight.shape
+        parts = self._source.data(weight.name).reshape(num_experts, -1)
+        ids = [self._pack(weight, rows, cols, part) for part in parts]
+        self._source.release(weight.name)
+        return ids
+
+    def _pack(self, weight: Weight, rows: int, cols: int, data: Bytes) -> int:
+        kind = self._source.info(weight.name).type
+        if kind not in MATRIX_TYPES:
+            raise UnsupportedModelError(f"tensor {weight.name!r} has type {kind.name}, which has no kernel")
+        return self.core.add_matrix(int(kind), rows, cols, data, self.codebook(kind))
 
     def codebook(self, kind: TensorType) -> int:
         """Id of the codebook that a tensor type looks its values up in, -1 for none."""
@@ -84,35 +105,35 @@ class Lowering:
             self._codebooks[name] = self.core.add_codebook(np.ascontiguousarray(codebook(name), np.int8))
         return self._codebooks[name]
 
-    def vector(self, weight: Weight | None) -> int:
-        """Id of a float32 vector, -1 for none."""
+    def vector(self, weight: Weight | None, offset: float = 0.0) -> int:
+        """Id of a tensor flattened to float32, `offset` added; -1 for none."""
         if weight is None:
             return -1
-        if weight.name not in self._vectors:
-            self._vectors[weight.name] = self.core.add_vector(self._floats(weight))
-        return self._vectors[weight.name]
+        if (weight.name, offset) not in self._vectors:
+            values = self._floats(weight)
+            if offset:
+                values = values + np.float32(offset)
+            self._vectors[weight.name, offset] = self.core.add_vector(np.ascontiguousarray(values.reshape(-1)))
+        return self._vectors[weight.name, offset]
 
-    def norm(self, norm: Norm | None) -> tuple[int, float]:
+    def norm(self, norm: Norm | None) -> tuple[int, int, float, bool]:
         if norm is None:
-            return (-1, 0.0)
-        if norm.kind != "rms" or norm.bias is not None or norm.offset:
-            raise UnsupportedModelError(f"the native executor cannot run the norm of {norm.weight.name!r} yet")
-        return (self.vector(norm.weight), norm.eps)
+            return (-1, -1, 0.0, False)
+        weight, bias = self.vector(norm.weight, norm.offset), self.vector(norm.bias)
+        return (weight, bias, norm.eps, norm.kind == "layer")
 
     def rope(self, spec: RopeSpec | None) -> int:
         if spec is None:
             return -1
-        if spec.magnitude != 1.0:
-            raise UnsupportedModelError("the native executor cannot scale RoPE's cosines and sines yet")
         if spec not in self._ropes:
             factors = None if spec.factors is None else self._floats(spec.factors)
             frequencies = np.ascontiguousarray(inverse_frequencies(spec, factors))
-            self._ropes[spec] = self.core.add_rope(frequencies, spec.pairing == "interleaved")
+            self._ropes[spec] = self.core.add_rope(frequencies, spec.pairing == "interleaved", spec.magnitude)
         return self._ropes[spec]
 
     def _floats(self, weight: Weight) -> np.ndarray[Any, np.dtype[np.float32]]:
         info = self._source.info(weight.name)
-        return np.ascontiguousarray(dequantize(self._source.data(weight.name), info.type, info.shape))
+        return dequantize(self._source.data(weight.name), info.type, info.shape)
 
 
 Rule = Callable[[Lowering, Any], None]
@@ -123,24 +144,19 @@ def _embed(low: Lowering, op: ops.Embed) -> None:
 
 
 def _normalize(low: Lowering, op: ops.Normalize) -> None:
-    if op.group_dim is not None:
-        raise UnsupportedModelError("the native executor cannot normalise head by head yet")
-    low.core.add_rms_norm(low.values[op.output], low.values[op.input], *low.norm(op.norm))
+    dim = op.group_dim or low.program.values[op.input].dim
+    low.core.add_normalize(low.values[op.output], low.values[op.input], low.norm(op.norm), dim)
 
 
 def _linear(low: Lowering, op: ops.Linear) -> None:
-    if op.gate not in (None, "silu"):
-        raise UnsupportedModelError(f"the native executor cannot gate by {op.gate!r} yet")
-    norm, eps = low.norm(op.norm)
     low.core.add_linear(
         [low.values[name] for name in op.results],
         low.values[op.input],
         [low.matrix(matrix) for matrix in op.matrices],
         [low.vector(bias) for bias in op.biases],
-        norm,
-        eps,
+        low.norm(op.norm),
         -1 if op.residual is None else low.values[op.residual],
-        op.gate is not None,
+        -1 if op.gate is None else GATES[op.gate],
     )
 
 
@@ -149,8 +165,6 @@ def _rope(low: Lowering, op: ops.Rope) -> None:
 
 
 def _attention(low: Lowering, op: ops.Attention) -> None:
-    if op.soft_cap is not None or op.sinks is not None:
-        raise UnsupportedModelError("the native executor cannot run attention with a soft cap or sinks yet")
     low.core.add_attention(
         low.values[op.output],
         low.values[op.q],
@@ -160,20 +174,58 @@ def _attention(low: Lowering, op: ops.Attention) -> None:
         op.cache.num_kv_heads,
         op.cache.head_dim,
         op.scale,
+        op.soft_cap or 0.0,
+        low.vector(op.sinks),
         op.cache.window or 0,
         low.groups[op.cache.name],
         low.rope(op.rope),
     )
 
 
+def _experts(low: Lowering, op: ops.Experts) -> None:
+    gates, ups, downs = (low.expert_matrices(matrix) for matrix in op.matrices)
+    gate_bias, up_bias, down_bias = op.biases or (None, None, None)
+    low.core.add_experts(
+        low.values[op.output],
+        low.values[op.input],
+        low.values[op.router],
+        gates,
+        ups,
+        downs,
+        (low.vector(gate_bias), low.vector(up_bias), low.vector(down_bias)),
+        op.routed.top_k,
+        op.routed.kind == "softmax_topk" and not op.routed.renormalize,
+        op.routed.scale,
+        GATES[op.activation],
+    )
+
+
+def _elementwise(low: Lowering, kind: int, output: str, a: str, b: str | None = None, constant: float = 0.0) -> None:
+    low.core.add_elementwise(kind, low.values[output], low.values[a], -1 if b is None else low.values[b], constant)
+
+
 def _add(low: Lowering, op: ops.Add) -> None:
-    low.core.add_add(low.values[op.output], low.values[op.left], low.values[op.right])
+    _elementwise(low, _core.ADD, op.output, op.left, op.right)
 
 
 def _gated(low: Lowering, op: ops.Gated) -> None:
-    if op.activation != "silu":
-        raise UnsupportedModelError(f"the native executor cannot gate by {op.activation!r} yet")
-    low.core.add_swiglu(low.values[op.output], low.values[op.gate], low.values[op.up])
+    _elementwise(low, GATES[op.activation], op.output, op.gate, op.up)
+
+
+def _activate(low: Lowering, op: ops.Activate) -> None:
+    _elementwise(low, ACTIVATIONS[op.activation], op.output, op.input)
+
+
+def _scale(low: Lowering, op: ops.Scale) -> None:
+    _elementwise(low, _core.SCALE, op.output, op.input, constant=op.factor)
+
+
+def _soft_cap(low: Lowering, op: ops.SoftCap) -> None:
+    _elementwise(low, _core.SOFT_CAP, op.output, op.input, constant=op.cap)
+
+
+def _sigmoid_gate(low: Lowering, op: ops.SigmoidGate) -> None:
+    _elementwise(low, _core.SIGMOID_GATE, op.output, op.input, op.gate)
 
 
 def _output_rows(low: Lowering, op: ops.OutputRows) -> None:
@@ -189,9 +241,9 @@ NATIVE: Mapping[type[ops.Op], Rule | str] = {
     ops.Add: _add,
     ops.Gated: _gated,
     ops.OutputRows: _output_rows,
-    ops.Experts: "mixtures of experts have no kernel yet",
-    ops.Activate: "activations without a gate have no kernel yet",
-    ops.Scale: "scaled values have no kernel yet",
-    ops.SoftCap: "soft caps have no kernel yet",
-    ops.SigmoidGate: "gated shared experts have no kernel yet",
+    ops.Experts: _experts,
+    ops.Activate: _activate,
+    ops.Scale: _scale,
+    ops.SoftCap: _soft_cap,
+    ops.SigmoidGate: _sigmoid_gate,
 }

@@ -1,0 +1,132 @@
+// Mixtures of experts: rows are grouped by the experts they go to, so that each expert's weights are read once a step.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "executor.h"
+
+namespace twostroke {
+
+// Each row's experts and shares, and the tasks of the step. Of equal logits the lower expert is chosen.
+void Executor::route(const ExpertsOp& op, int64_t num_rows) const {
+    const ExpertsSpec& spec = op.spec;
+    ExpertsPlan& plan = *op.plan;
+    const auto num_experts = static_cast<int64_t>(spec.gates.size()), top_k = spec.top_k;
+    std::vector<int32_t> ids(static_cast<size_t>(num_experts)), chosen(static_cast<size_t>(num_rows * top_k));
+    std::vector<int32_t> ends(static_cast<size_t>(num_experts), 0);  // pairs of each expert, then where they end
+    std::vector<float> shares(chosen.size());
+    for (int64_t row = 0; row < num_rows; ++row) {
+        const float* logits = value(spec.router) + row * num_experts;
+        std::iota(ids.begin(), ids.end(), 0);
+        std::partial_sort(ids.begin(), ids.begin() + top_k, ids.end(), [&](int32_t a, int32_t b) {
+            return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+        });
+        const float largest = logits[ids[0]];
+        const int64_t counted = spec.of_all ? num_experts : top_k;
+        float total = 0.0f;
+        for (int64_t i = 0; i < counted; ++i) total += std::exp(logits[ids[static_cast<size_t>(i)]] - largest);
+        std::sort(ids.begin(), ids.begin() + top_k);
+        for (int64_t i = 0; i < top_k; ++i) {
+            const int32_t expert = ids[static_cast<size_t>(i)];
+            const auto at = static_cast<size_t>(row * top_k + i);
+            chosen[at] = expert;
+            shares[at] = std::exp(logits[expert] - largest) / total * spec.scale;
+            ++ends[static_cast<size_t>(expert)];
+        }
+    }
+    std::partial_sum(ends.begin(), ends.end(), ends.begin());
+    std::vector<int32_t> next(ends.size(), 0);  // pair that each expert's next row gets
+    std::copy(ends.begin(), ends.end() - 1, next.begin() + 1);
+    plan.rows.resize(chosen.size());
+    plan.shares.resize(chosen.size());
+    plan.pairs_of_row.resize(chosen.size());
+    for (size_t at = 0; at < chosen.size(); ++at) {
+        const auto pair = static_cast<size_t>(next[static_cast<size_t>(chosen[at])]++);
+        plan.rows[pair] = static_cast<int32_t>(at / static_cast<size_t>(top_k));
+        plan.shares[pair] = shares[at];
+        plan.pairs_of_row[at] = static_cast<int32_t>(pair);
+    }
+    plan.inner = expert_tasks(spec.gates, ends);
+    plan.outer = expert_tasks(spec.downs, ends);
+}
+
+// Groups of the matrices of every expert that has pairs; where few have, each matrix in several pieces.
+std::vector<Executor::ExpertsPlan::Task> Executor::expert_tasks(const std::vector<int>& matrices,
+                                                                const std::vector<int32_t>& ends) const {
+    const auto begin_of = [&](size_t expert) { return expert == 0 ? 0 : ends[expert - 1]; };
+    int64_t touched = 0;
+    for (size_t expert = 0; expert < ends.size(); ++expert) touched += ends[expert] > begin_of(expert);
+    const int64_t groups = (at(matrices_, matrices[0]).rows + kLanes - 1) / kLanes;
+    const int64_t pieces = std::min(groups, std::max<int64_t>(1, 8 * config_.num_threads / std::max<int64_t>(1, touched)));
+    std::vector<ExpertsPlan::Task> tasks;
+    for (size_t expert = 0; expert < ends.size(); ++expert) {
+        if (ends[expert] == begin_of(expert)) continue;
+        for (int64_t piece = 0; piece < pieces; ++piece) {
+            const Part part = part_of(groups, static_cast<int>(piece), static_cast<int>(pieces));
+            tasks.push_back({static_cast<int32_t>(expert), begin_of(expert), ends[expert], part.begin, part.end});
+        }
+    }
+    return tasks;
+}
+
+// What a pair's linear reads: x (cols), where it is the pair's row.
+void Executor::quantize_pair(const float* x, int64_t pair, const PackedMatrix& reader) const {
+    const int64_t cols = reader.cols;
+    QuantizeArgs a{x, cols, cols, {}, quant_rows(cols, pair), nullptr, 0, 1};
+    if (is_float(reader.type)) {
+        a.quant.quads = nullptr;
+        a.plain = scratch_.as<float>(plain_at_) + pair * cols;
+    }
+    kernels_.quantize_rows(a);
+}
+
+// One task: a gated linear of an expert's rows, or its output.
+void Executor::run_expert(const ExpertsOp& op, const ExpertsPlan::Task& task, bool inner) const {
+    const ExpertsSpec& spec = op.spec;
+    LinearArgs a{};
+    a.matrix = &at(matrices_, (inner ? spec.gates : spec.downs)[static_cast<size_t>(task.expert)]);
+    a.up = inner ? &at(matrices_, spec.ups[static_cast<size_t>(task.expert)]) : nullptr;
+    a.gate = spec.gate;
+    a.bias = vector(inner ? spec.gate_bias : spec.down_bias, task.expert * a.matrix->rows);
+    a.up_bias = inner ? vector(spec.up_bias, task.expert * a.matrix->rows) : nullptr;
+    a.quant = quant_rows(a.matrix->cols, task.begin);
+    a.plain = scratch_.as<float>(plain_at_) + task.begin * a.matrix->cols;
+    a.out_stride = a.matrix->rows;
+    a.out = scratch_.as<float>(inner ? inner_at_ : outer_at_) + task.begin * a.out_stride;
+    a.num_rows = task.end - task.begin;
+    a.group_begin = task.group_begin;
+    a.group_end = task.group_end;
+    kernels_.linear(a);
+}
+
+void Executor::run(int, const ExpertsOp& op, Work& work) {
+    const ExpertsSpec& spec = op.spec;
+    const ExpertsPlan& plan = *op.plan;
+    const int64_t rows = rows_of(spec.x, work), dim = at(values_, spec.x).dim, num_pairs = rows * spec.top_k;
+    const int64_t ffn_dim = at(matrices_, spec.gates[0]).rows;
+    threads_.stage(work.stage, 1, [&](int64_t) { route(op, rows); });
+    for_rows(work, num_pairs, [&](int64_t begin, int64_t end) {
+        for (int64_t pair = begin; pair < end; ++pair)
+            quantize_pair(value(spec.x) + plan.rows[static_cast<size_t>(pair)] * dim, pair, at(matrices_, spec.gates[0]));
+    });
+    threads_.stage(work.stage, static_cast<int64_t>(plan.inner.size()),
+                   [&](int64_t i) { run_expert(op, plan.inner[static_cast<size_t>(i)], true); });
+    for_rows(work, num_pairs, [&](int64_t begin, int64_t end) {
+        for (int64_t pair = begin; pair < end; ++pair)
+            quantize_pair(scratch_.as<float>(inner_at_) + pair * ffn_dim, pair, at(matrices_, spec.downs[0]));
+    });
+    threads_.stage(work.stage, static_cast<int64_t>(plan.outer.size()),
+                   [&](int64_t i) { run_expert(op, plan.outer[static_cast<size_t>(i)], false); });
+    for_rows(work, rows, [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+            float* out = value(spec.out) + row * dim;
+            std::fill_n(out, dim, 0.0f);
+            for (int64_t i = 0; i < spec.top_k; ++i) {
+                const auto pair = plan.pairs_of_row[static_cast<size_t>(row * spec.top_k + i)];
+                kernels_.accumulate(out, scratch_.as<float>(outer_at_) + pair * dim, plan.shares[static_cast<size_t>(pair)], dim);
+            }
+        }
+    });
+}
+
+}  // namespace twostroke

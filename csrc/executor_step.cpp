@@ -1,0 +1,188 @@
+// The executor at work: one step, op after op, each in stages of tasks.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "executor.h"
+
+namespace twostroke {
+
+float* Executor::value(int id) const {
+    const ValueInfo& v = at(values_, id);
+    const int64_t rows = std::max(config_.max_rows, kOutputTile);
+    return arena_.as<float>() + (v.of_outputs ? token_dims_ * rows + v.offset * kOutputTile : v.offset * rows);
+}
+
+int64_t Executor::rows_of(int id, const Work& work) const {
+    return at(values_, id).of_outputs ? work.tile_rows : work.input->num_rows;
+}
+
+QuantRows Executor::quant_rows(int64_t cols, int64_t row) const {
+    const int64_t first = row * cols;
+    return {scratch_.as<uint8_t>(quads_at_) + first * 2, scratch_.as<float>(scales_at_) + first / 32,
+            scratch_.as<int32_t>(sums_at_) + first / 16, cols};
+}
+
+const float* Executor::rope_cos(const RopeTable& table, int64_t row) const {
+    return scratch_.as<float>(table.scratch) + 2 * row * static_cast<int64_t>(table.inverse_frequencies.size());
+}
+
+const float* Executor::rope_sin(const RopeTable& table, int64_t row) const {
+    return rope_cos(table, row) + table.inverse_frequencies.size();
+}
+
+void Executor::prepare(const StepInput& input) {
+    positions_.clear();
+    chunk_of_row_.clear();
+    output_rows_.clear();
+    chunk_of_output_.clear();
+    for (size_t c = 0; c < input.chunks.size(); ++c) {
+        const StepChunk& chunk = input.chunks[c];
+        for (int64_t i = 0; i < chunk.length; ++i) {
+            positions_.push_back(chunk.start + i);
+            chunk_of_row_.push_back(static_cast<int>(c));
+        }
+        for (int64_t i = chunk.length - chunk.num_outputs; i < chunk.length; ++i) {
+            output_rows_.push_back(chunk.row + i);
+            chunk_of_output_.push_back(static_cast<int>(c));
+        }
+    }
+    for (auto& plan : plans_) plan_attention(input, plan);
+}
+
+void Executor::step(const StepInput& input, const StepOutput& output, int value) {
+    constexpr int kStagesAnOp = 6;  // at most: of experts
+    prepare(input);
+    const int64_t tiles = (input.num_outputs + kOutputTile - 1) / kOutputTile;
+    const auto num_stages = 1 + kStagesAnOp * static_cast<int64_t>(token_ops_.size()) +
+                            tiles * (1 + kStagesAnOp * static_cast<int64_t>(output_ops_.size()));
+    threads_.run_stages(static_cast<int>(num_stages), [&](int thread) { run_thread(thread, input, output, value); });
+}
+
+void Executor::run_thread(int thread, const StepInput& input, const StepOutput& output, int value) {
+    Work work{&input, &output, value, 0, 0, 0};
+    for_rows(work, input.num_rows, [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) fill_rope_tables(row);
+    });
+    const auto run_op = [&](const Op& op) { std::visit([&](const auto& o) { run(thread, o, work); }, op); };
+    for (const auto& op : token_ops_) run_op(op);
+    for (; work.tile_begin < input.num_outputs; work.tile_begin += kOutputTile) {
+        work.tile_rows = std::min(kOutputTile, input.num_outputs - work.tile_begin);
+        for (const auto& op : output_ops_) run_op(op);
+        threads_.stage(work.stage, work.tile_rows, [&](int64_t i) { sample_row(thread, work, i); });
+    }
+}
+
+void Executor::fill_rope_tables(int64_t row) {
+    for (const auto& table : ropes_) {
+        const int64_t half = static_cast<int64_t>(table.inverse_frequencies.size());
+        float* cos = scratch_.as<float>(table.scratch) + 2 * row * half;
+        for (int64_t i = 0; i < half; ++i) {
+            const double angle = static_cast<double>(positions_[static_cast<size_t>(row)]) *
+                                 table.inverse_frequencies[static_cast<size_t>(i)];
+            cos[i] = static_cast<float>(std::cos(angle) * table.magnitude);
+            cos[half + i] = static_cast<float>(std::sin(angle) * table.magnitude);
+        }
+    }
+}
+
+void Executor::run(int, const EmbedOp& op, Work& work) {
+    const PackedMatrix& m = at(matrices_, op.matrix);
+    for_rows(work, work.input->num_rows, [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row)
+            kernels_.unpack_row(m, work.input->token_ids[row], value(op.out) + row * m.cols);
+    });
+}
+
+void Executor::run(int, const NormalizeOp& op, Work& work) {
+    const int64_t parts = at(values_, op.x).dim / op.dim;  // of a row, each normalised by itself
+    for_rows(work, rows_of(op.x, work), [&](int64_t begin, int64_t end) {
+        kernels_.normalize({value(op.x), value(op.out), op.dim, norm_of(op.norm), begin * parts, end * parts});
+    });
+}
+
+void Executor::run(int, const LinearOp& op, Work& work) {
+    const int64_t rows = rows_of(op.x, work), cols = at(values_, op.x).dim;
+    bool plain = false, quantized = false;
+    for (int id : op.matrices) {
+        (is_float(at(matrices_, id).type) ? plain : quantized) = true;
+    }
+    QuantRows quant = quant_rows(cols);
+    if (!quantized) quant.quads = nullptr;
+    float* floats = plain ? scratch_.as<float>(plain_at_) : nullptr;
+    for_rows(work, rows, [&](int64_t begin, int64_t end) {
+        kernels_.quantize_rows({value(op.x), cols, cols, norm_of(op.norm), quant, floats, begin, end});
+    });
+    threads_.stage(work.stage, static_cast<int64_t>(op.tasks.size()), [&](int64_t task) {
+        const auto [i, begin, end] = op.tasks[static_cast<size_t>(task)];
+        LinearArgs a{};
+        a.matrix = &at(matrices_, op.matrices[i]);
+        a.up = op.gate ? &at(matrices_, op.matrices[1]) : nullptr;
+        a.gate = op.gate.value_or(Elementwise::Add);
+        a.quant = quant;
+        a.plain = floats;
+        a.bias = vector(op.biases[i]);
+        a.out_stride = at(values_, op.outs[i]).dim;
+        a.residual = op.residual < 0 ? nullptr : value(op.residual);
+        a.residual_stride = a.out_stride;
+        a.out = value(op.outs[i]);
+        a.num_rows = rows;
+        a.group_begin = begin;
+        a.group_end = end;
+        kernels_.linear(a);
+    });
+}
+
+void Executor::run(int, const RopeOp& op, Work& work) {
+    const RopeTable& table = ropes_[static_cast<size_t>(op.rope)];
+    const int64_t dim = at(values_, op.x).dim;
+    for_rows(work, work.input->num_rows, [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row)
+            kernels_.rope({value(op.x) + row * dim, value(op.out) + row * dim, rope_cos(table, row),
+                           rope_sin(table, row), static_cast<int>(dim / op.head_dim), op.head_dim,
+                           2 * static_cast<int>(table.inverse_frequencies.size()), table.interleaved});
+    });
+}
+
+void Executor::run(int, const ElementwiseOp& op, Work& work) {
+    const float* b = op.b < 0 ? nullptr : value(op.b);
+    for_rows(work, rows_of(op.out, work), [&](int64_t begin, int64_t end) {
+        kernels_.elementwise({op.kind, value(op.a), b, value(op.out), op.constant, at(values_, op.out).dim, begin, end});
+    });
+}
+
+void Executor::run(int, const OutputRowsOp& op, Work& work) {
+    const int64_t dim = at(values_, op.x).dim;
+    for_rows(work, work.tile_rows, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+            const int64_t row = output_rows_[static_cast<size_t>(work.tile_begin + i)];
+            std::memcpy(value(op.out) + i * dim, value(op.x) + row * dim, static_cast<size_t>(dim) * sizeof(float));
+        }
+    });
+}
+
+// Row `i` of the output tile in work: what was asked for of it, and its token.
+void Executor::sample_row(int thread, const Work& work, int64_t i) {
+    const int64_t index = work.tile_begin + i;
+    const int chunk_index = chunk_of_output_[static_cast<size_t>(index)];
+    const StepChunk& chunk = work.input->chunks[static_cast<size_t>(chunk_index)];
+    const int64_t row = output_rows_[static_cast<size_t>(index)];
+    const int64_t in_chunk = row - chunk.row - (chunk.length - chunk.num_outputs);
+    if (work.value >= 0) {
+        const int64_t dim = at(values_, work.value).dim;
+        std::memcpy(work.output->value + index * dim, value(work.value) + i * dim,
+                    static_cast<size_t>(dim) * sizeof(float));
+    }
+    SamplingParams params = chunk.sampling;
+    params.target = chunk.targets ? chunk.targets[in_chunk] : -1;
+    params.output_index += in_chunk;
+    params.history_length = std::min(params.history_length, positions_[static_cast<size_t>(row)] + 1);
+    const int64_t vocab = at(values_, logits_).dim;
+    const auto sampled = samplers_[static_cast<size_t>(thread)].sample(
+        value(logits_) + i * vocab, vocab, params, work.output->top_ids + index * work.output->max_top,
+        work.output->top_logprobs + index * work.output->max_top);
+    work.output->token_ids[index] = sampled.token;
+    work.output->logprobs[index] = sampled.logprob;
+}
+
+}  // namespace twostroke
