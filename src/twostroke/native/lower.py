@@ -78,22 +78,23 @@ class Lowering:
 
     def matrix(self, weight: Weight) -> int:
         if weight.name not in self._matrices:
-            self._matrices[weight.name] = self._pack(weight, *weight.shape, self._source.data(weight.name))
+            self._matrices[weight.name] = self._pack(weight, self._source.data(weight.name))
             self._source.release(weight.name)
         return self._matrices[weight.name]
 
     def expert_matrices(self, weight: Weight) -> list[int]:
         """Ids of a (num_experts, rows, cols) tensor's matrices, each packed by itself."""
-        num_experts, rows, cols = weight.shape
-        parts = self._source.data(weight.name).reshape(num_experts, -1)
-        ids = [self._pack(weight, rows, cols, part) for part in parts]
+        parts = self._source.data(weight.name).reshape(weight.shape[0], -1)
+        ids = [self._pack(weight, part) for part in parts]
         self._source.release(weight.name)
         return ids
 
-    def _pack(self, weight: Weight, rows: int, cols: int, data: Bytes) -> int:
+    def _pack(self, weight: Weight, data: Bytes) -> int:
+        """One (rows, cols) matrix; `weight` has its name and, last, its shape."""
         kind = self._source.info(weight.name).type
         if kind not in MATRIX_TYPES:
             raise UnsupportedModelError(f"tensor {weight.name!r} has type {kind.name}, which has no kernel")
+        rows, cols = weight.shape[-2:]
         return self.core.add_matrix(int(kind), rows, cols, data, self.codebook(kind))
 
     def codebook(self, kind: TensorType) -> int:
