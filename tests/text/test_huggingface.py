@@ -1,5 +1,6 @@
 """`tokenizer.json` files against the ids the library gives when it reads them whole, and their neighbours' say."""
 
+import base64
 import json
 import random
 from pathlib import Path
@@ -135,6 +136,7 @@ def test_no_tokenizer_is_one_clear_line(tmp_path: Path) -> None:
 
 
 MODEL = GOLDEN["files"][BYTES]["file"]["model"]
+DOUBLE = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
 DEEP: dict[str, Any] = {"type": "NFC"}
 for _ in range(300):
     DEEP = {"type": "Sequence", "normalizers": [DEEP]}
@@ -165,6 +167,17 @@ for _ in range(300):
         {"normalizer": DEEP},
         {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated", "invert": False}},
         {"pre_tokenizer": 7},
+        {"normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": "b" * 300}},
+        {"normalizer": {"type": "Replace", "pattern": {"Regex": ""}, "content": "b" * 256}},
+        {"normalizer": {"type": "Prepend", "prepend": "b" * 300}},
+        {"normalizer": {"type": "Sequence", "normalizers": [DOUBLE] * 40}},
+        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "?"}},
+        {
+            "normalizer": {
+                "type": "Precompiled",
+                "precompiled_charsmap": base64.b64encode(b"\0\0\0\0" + b"b" * 300).decode(),
+            }
+        },
     ],
 )
 def test_a_malformed_file_is_one_clear_error(changes: dict[str, Any]) -> None:
@@ -198,3 +211,11 @@ def test_a_lone_surrogate_or_cut_character_is_refused(tokenizers: dict[str, Toke
             tokenizer.encode("a\udc80")
         with pytest.raises(InvalidRequestError, match="not UTF-8"):
             tokenizer.encode("日".encode()[:2])
+
+
+def test_a_pattern_without_end_is_one_clear_error() -> None:
+    split = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    tokenizer = Tokenizer.from_hf(files(BYTES, tokenizer={"pre_tokenizer": split}))
+    with pytest.raises(InvalidRequestError, match="the tokenizer fails on this text"):
+        tokenizer.encode("a" * 5000 + "!")
+    assert tokenizer.decode(tokenizer.encode("aa")) == "aa"

@@ -157,6 +157,7 @@ NUM_TOKENS = len(GOLDEN["models"]["bpe"]["keys"]["tokens"])
         ("precompiled_charsmap", [1, 2, 3]),
         ("precompiled_charsmap", [300] * 40),
         ("precompiled_charsmap", "text"),
+        ("precompiled_charsmap", [0, 0, 0, 0] + [97] * 300),
     ],
 )
 def test_a_malformed_key_is_named(key: str, value: object) -> None:

@@ -12,6 +12,7 @@ from tokenizers.models import BPE, Unigram
 
 from twostroke.errors import InvalidRequestError, ModelFileError, UnsupportedModelError
 from twostroke.text.byte_level import byte_values, spell_byte_level
+from twostroke.text.growth import check_normalizer
 from twostroke.text.sentencepiece import SPACE, byte_of, reraise_interrupt
 
 _FILE = "tokenizer.json"
@@ -42,6 +43,7 @@ class LibrarySegmenter:
         self._has_bytes = bool(library.model.get("byte_fallback"))
         self.strips_space = _strips_space(library.parsed)
         pre_tokenizer = library.parsed.get("pre_tokenizer")
+        check_normalizer(library.parsed.get("normalizer"), f"{_FILE}: normalizer")
         try:
             model = _bpe(library) if library.kind == "BPE" else _unigram(library)
             self._first = _library_tokenizer(library.parsed, pre_tokenizer)

@@ -12,6 +12,7 @@ from tokenizers.models import Unigram
 from tokenizers.normalizers import Precompiled
 
 from twostroke.errors import InvalidRequestError, ModelFileError
+from twostroke.text.growth import check_charsmap
 from twostroke.text.piece_merger import PieceMerger
 
 SPACE = "\u2581"
@@ -32,6 +33,7 @@ class SpaceRules:
         """The compiled table. Raises ModelFileError when it is damaged."""
         if not self.charsmap:
             return None
+        check_charsmap(self.charsmap, "tokenizer.ggml.precompiled_charsmap")
         try:
             return Precompiled(self.charsmap)
         except BaseException as error:  # a panic of the library is no Exception
