@@ -31,7 +31,10 @@ def test_renders_as_transformers(template: str, conversation: str) -> None:
     )
     arguments = {**GOLDEN["conversations"][conversation], "date_string": "26 Jul 2024"}
     expected = golden["rendered"][conversation]
-    if "error" in expected:
+    if "error" in expected and conversation == "content parts":
+        joined = [{"role": "user", "content": " Two parts: \none text"}]
+        assert chat.render(arguments.pop("messages"), **arguments) == chat.render(joined, **arguments)
+    elif "error" in expected:
         with pytest.raises(ChatTemplateError):
             chat.render(arguments.pop("messages"), **arguments)
     else:
@@ -239,3 +242,15 @@ def test_an_unknown_global_fails_only_where_it_is_used() -> None:
 def test_keys_must_be_text() -> None:
     with pytest.raises(InvalidRequestError, match="has a key that is no text"):
         ChatTemplate(TURNS, renderer=RENDERER).render([{"role": "user", "content": {1: 2}}])
+
+
+def test_parts_are_joined_only_where_the_template_fails_on_them() -> None:
+    parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
+    message = {"role": "user", "content": parts}
+    assert ChatTemplate("{{ 'user: ' + messages[0].content }}", renderer=RENDERER).render([message]) == "user: one\ntwo"
+    reads = "{% for part in messages[0].content %}{{ part.text }}{% endfor %}"
+    assert ChatTemplate(reads, renderer=RENDERER).render([message]) == "onetwo"
+    image = {"role": "user", "content": [*parts, {"type": "image", "url": "x"}]}
+    with pytest.raises(ChatTemplateError, match="can only concatenate str"):
+        ChatTemplate("{{ 'user: ' + messages[0].content }}", renderer=RENDERER).render([image])
+    assert message["content"] is parts

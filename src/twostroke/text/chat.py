@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from typing import cast
 
 from twostroke.errors import ChatTemplateError, InvalidRequestError
 from twostroke.text.chat_sources import ChatSources
@@ -72,7 +73,8 @@ class ChatTemplate:
 
         `continue_final_message` ends the text where the last message's content ends. `variables` are passed to the
         template. Raises InvalidRequestError for messages that are not plain data, or for `continue_final_message`
-        with `add_generation_prompt`; ChatTemplateError when the template cannot render them.
+        with `add_generation_prompt`; ChatTemplateError when the template cannot render them. Content in parts is
+        given as it is; where the template fails on that, as the parts' texts, a line each.
         """
         if continue_final_message and add_generation_prompt:
             raise InvalidRequestError("continue_final_message and add_generation_prompt exclude each other")
@@ -88,8 +90,7 @@ class ChatTemplate:
             "tools": None if tools is None else plain_data(tools, "tools"),
             "add_generation_prompt": add_generation_prompt,
         }
-        request = {"source": self._chosen(tools is not None), "variables": given, "now": self._now().isoformat()}
-        text = str(self._renderer.ask(request)["text"])
+        text = self._rendered(given, self._chosen(tools is not None))
         return _cut_at_tag(text, final) if continue_final_message else text
 
     @property
@@ -102,6 +103,16 @@ class ChatTemplate:
         """The templates' string constants: what they can compare with or look for in a message."""
         answers = (self._renderer.ask({"source": source}) for source in self._sources.values())
         return frozenset(literal for answer in answers for literal in answer["literals"])
+
+    def _rendered(self, given: Mapping[str, object], source: str) -> str:
+        request = {"source": source, "variables": given, "now": self._now().isoformat()}
+        try:
+            return str(self._renderer.ask(request)["text"])
+        except ChatTemplateError:
+            joined = [_joined(message) for message in cast("list[dict[str, object]]", given["messages"])]
+            if joined == given["messages"]:
+                raise
+            return str(self._renderer.ask({**request, "variables": {**given, "messages": joined}})["text"])
 
     def _chosen(self, has_tools: bool) -> str:
         for name in ("tool_use", "default") if has_tools else ("default",):
@@ -141,6 +152,17 @@ def _message(message: Mapping[str, object], index: int) -> dict[object, object]:
     if reasoning is not None:
         plain = {"thinking": reasoning, **plain, "reasoning_content": reasoning}
     return plain
+
+
+def _joined(message: dict[str, object]) -> dict[str, object]:
+    """The message with its content as one text, if it is parts of text alone."""
+    content = message.get("content")
+    texts = (
+        [part.get("text") if isinstance(part, dict) else None for part in content] if isinstance(content, list) else []
+    )
+    if not texts or not all(isinstance(text, str) for text in texts):
+        return message
+    return {**message, "content": "\n".join(cast("list[str]", texts))}
 
 
 def _tag_final(chat: list[dict[object, object]]) -> str:
