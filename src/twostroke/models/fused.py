@@ -30,14 +30,14 @@ def parts_of(config: ModelConfig, stored: Collection[str], *, by_head: bool = Fa
 
 
 def _qkv(config: ModelConfig, prefix: str, kind: str, *, by_head: bool) -> Iterator[tuple[str, Part]]:
-    tensor, first = f"{prefix}attn_qkv.{kind}", 0
+    tensor, first, vectors = f"{prefix}attn_qkv.{kind}", 0, kind == "bias"
     total = config.q_dim + 2 * config.kv_dim
     for place, (name, rows) in enumerate((("q", config.q_dim), ("k", config.kv_dim), ("v", config.kv_dim))):
         shape = (rows, config.dim) if kind == "weight" else (rows,)
         if by_head:
-            part = Part(tensor, shape, (config.num_heads, 3, config.head_dim), (slice(None), place))
+            part = Part(tensor, shape, (config.num_heads, 3, config.head_dim), (slice(None), place), vectors=vectors)
         else:
-            part = Part(tensor, shape, (total,), (slice(first, first + rows),))
+            part = Part(tensor, shape, (total,), (slice(first, first + rows),), vectors=vectors)
         yield f"{prefix}attn_{name}.{kind}", part
         first += rows
 
@@ -46,7 +46,7 @@ def _gate_up(config: ModelConfig, prefix: str, kind: str) -> Iterator[tuple[str,
     rows = config.ffn_dim
     shape = (rows, config.dim) if kind == "weight" else (rows,)
     for name, first in (("gate", 0), ("up", rows)):
-        part = Part(f"{prefix}ffn_up.{kind}", shape, (2 * rows,), (slice(first, first + rows),))
+        part = Part(f"{prefix}ffn_up.{kind}", shape, (2 * rows,), (slice(first, first + rows),), vectors=kind == "bias")
         yield f"{prefix}ffn_{name}.{kind}", part
 
 
@@ -56,7 +56,7 @@ def _experts(config: ModelConfig, prefix: str, kind: str) -> Iterator[tuple[str,
     tensor, shape = f"{prefix}ffn_gate_up_exps.{kind}", (count, rows, config.dim) if is_matrix else (count, rows)
     for place, name in enumerate(("gate", "up")):
         index = (slice(None), slice(None), place)
-        yield f"{prefix}ffn_{name}_exps.{kind}", Part(tensor, shape, (count, rows, 2), index, is_matrix)
+        yield f"{prefix}ffn_{name}_exps.{kind}", Part(tensor, shape, (count, rows, 2), index, is_matrix, not is_matrix)
     if is_matrix:
         shape = (count, config.dim, rows)
         down = f"{prefix}ffn_down_exps.weight"

@@ -71,7 +71,7 @@ def config_from_gguf(metadata: Metadata, tensor_shapes: Shapes) -> ModelConfig:
         windows=_windows(facts, name, num_layers),
         tied_head="output.weight" not in tensor_shapes,
         **_biases(tensor_shapes),
-        **_rope(facts, name, head_dim, num_layers, ROPE_FACTORS in tensor_shapes),
+        **_rope(facts, head_dim, num_layers, tensor_shapes),
         **_experts(facts, name, tensor_shapes),
         **_constants(facts, name, dim, num_heads, num_layers),
     )
@@ -136,22 +136,26 @@ def _biases(shapes: Shapes) -> dict[str, Any]:
     return {field: any(f"blk.0.{tensor}.bias" in shapes for tensor in tensors) for field, tensors in _BIASES.items()}
 
 
-def _rope(facts: Facts, name: str, head_dim: int, num_layers: int, has_factors: bool) -> dict[str, Any]:
+def _rope(facts: Facts, head_dim: int, num_layers: int, shapes: Shapes) -> dict[str, Any]:
+    name = facts.prefix.removesuffix(".")
     rope_dim = facts.integer("rope.dimension_count", head_dim, head_dim)
     if rope_dim % 2:
         raise facts.error("rope.dimension_count", f"is {rope_dim}, which is odd")
-    local = facts.number("rope.freq_base_swa", 1e12, 10000.0) if name == "gemma3" else None
+    base = facts.number("rope.freq_base", 1e12, 10000.0)
+    # OLMo 3, of the architecture "olmo2", scales the layers without a window only.
+    local = {"gemma3": facts.number("rope.freq_base_swa", 1e12, 10000.0), "olmo2": base}.get(name)
     # A file says nothing of layers without rotation: in this family they are every fourth one.
     unrotated = range(3, num_layers, 4) if name == "smollm3" else ()
-    scaling = scaling_from_gguf(facts, facts.integer("context_length", MAX_CONTEXT))
+    context = facts.integer("context_length", MAX_CONTEXT)
+    scaling = scaling_from_gguf(facts, context, has_long_factors="rope_factors_long.weight" in shapes)
     if scaling is not None and name == "gpt-oss":
         scaling = replace(scaling, truncate=False)  # as the model was trained, which no file tells
     return {
         "rope_dim": rope_dim,
-        "rope_base": facts.number("rope.freq_base", 1e12, 10000.0),
+        "rope_base": base,
         "rope_pairing": "interleaved" if name in _INTERLEAVED else "half",
         "rope_scaling": scaling,
-        "rope_factors": has_factors,
+        "rope_factors": ROPE_FACTORS in shapes,
         "local_rope_base": local,
         "unrotated_layers": frozenset(unrotated),
     }

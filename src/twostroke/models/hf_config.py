@@ -27,6 +27,7 @@ ARCHITECTURES: Mapping[str, str] = {
     "phi3": "phi3",
     "granite": "granite",
     "olmo2": "olmo2",
+    "olmo3": "olmo2",
     "olmoe": "olmoe",
     "stablelm": "stablelm",
     "gpt_neox": "gptneox",
@@ -43,6 +44,7 @@ _UNSAID: Mapping[str, Mapping[str, Any]] = {
     "qwen3_moe": {"use_sliding_window": False},
     "gemma2": {**_GEMMA, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
     "gemma3_text": {**_GEMMA, "rope_theta": 1e6, "rope_local_base_freq": 10000.0},
+    "olmo3": {"sliding_window": 4096},
     "stablelm": {"partial_rotary_factor": 0.25},
     "gpt_neox": {"attention_bias": True, "mlp_bias": True, "hidden_act": "gelu", "rotary_pct": 0.25},
     "gpt_oss": {"head_dim": 64, "attention_bias": True, "rope_theta": 150000.0, "sliding_window": 128},
@@ -56,7 +58,7 @@ _ACTIVATIONS: Mapping[str, Activation] = {
 }
 _LAYER_NORMS = ("stablelm", "gpt_neox")
 _ALL_WINDOWED = ("mistral", "mixtral", "phi3")
-_WINDOW_PERIODS: Mapping[str, int] = {"gemma2": 2, "gemma3_text": 6, "gpt_oss": 2}
+_WINDOW_PERIODS: Mapping[str, int] = {"gemma2": 2, "gemma3_text": 6, "gpt_oss": 2, "olmo3": 4}
 _WINDOW_BY_TYPES = ("smollm3", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", *_WINDOW_PERIODS)
 # Keys that only these values of are supported.
 _ONLY: Mapping[str, tuple[object, ...]] = {
@@ -149,7 +151,9 @@ def _rope(facts: Facts, kind: str, head_dim: int, num_layers: int) -> dict[str, 
     local = facts.optional_number("rope_local_base_freq", 1e12)
     if nested is not None and "full_attention" in nested:
         sliding = nested.part("sliding_attention")
-        local = local if sliding is None else sliding.number("rope_theta", 1e12, local)
+        if sliding is not None:
+            sliding.require_only("rope_type", "default")
+            local = sliding.number("rope_theta", 1e12, local)
         nested = nested.part("full_attention")
     inner = Facts({}, "config.json") if nested is None else nested
     base = facts.number("rope_theta", 1e12, facts.number("rotary_emb_base", 1e12, 10000.0))
@@ -159,12 +163,13 @@ def _rope(facts: Facts, kind: str, head_dim: int, num_layers: int) -> dict[str, 
         raise facts.error("partial_rotary_factor", f"rotates {rope_dim} elements of each head, not an even number")
     scaling = scaling_from_hf(inner, rope_dim, original, context)
     is_dynamic = scaling is not None and scaling.kind == "dynamic"
+    base = inner.number("rope_theta", 1e12, base)
     return {
         "context_length": int(context * scaling.factor) if scaling is not None and is_dynamic else context,
         "rope_dim": rope_dim,
-        "rope_base": inner.number("rope_theta", 1e12, base),
+        "rope_base": base,
         "rope_scaling": scaling,
-        "local_rope_base": local if kind == "gemma3_text" else None,
+        "local_rope_base": (local or base) if kind in ("gemma3_text", "olmo3") else None,
         "unrotated_layers": _unrotated(facts, num_layers) if kind == "smollm3" else frozenset(),
     }
 

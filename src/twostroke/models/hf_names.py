@@ -45,6 +45,7 @@ _OWN: Mapping[str, Names] = {
     "gemma2": _GEMMA,
     "gemma3_text": _GEMMA,
     "olmo2": _POST_NORMS,
+    "olmo3": _POST_NORMS,
     "phi3": {"ffn_up": "mlp.gate_up_proj"},
     "mixtral": {
         "ffn_gate_inp": "block_sparse_moe.gate",

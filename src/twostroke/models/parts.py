@@ -21,7 +21,7 @@ from twostroke.weights.source import TensorInfo
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of the stored tensor `tensor`, which are all its dimensions but the last; of a vector, its elements.
+    """Rows of the stored tensor `tensor`, which are all its dimensions but the last; of `vectors`, their elements.
 
     The rows are arranged as `view`, and `index` of that is taken. `transposed`: the last two dimensions are swapped
     first. `shape` is what comes out.
@@ -32,6 +32,12 @@ class Part:
     view: tuple[int, ...]
     index: tuple[int | slice, ...] = ()
     transposed: bool = False
+    vectors: bool = False
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows come out."""
+        return int(np.broadcast_to(np.int8(0), self.view)[self.index].size)
 
 
 class PartSource:
@@ -99,16 +105,19 @@ class PartSource:
 
     def _describe(self, name: str, part: Part) -> TensorInfo:
         info = self._source.info(part.tensor)
-        rows = info.shape[:-1] if len(part.shape) > 1 else info.shape
+        shape = info.shape
         if part.transposed:
-            if len(info.shape) < 2 or info.type.block_size != 1:
+            if len(shape) < 2 or info.type.block_size != 1:
                 raise UnsupportedModelError(f"tensor {part.tensor!r} of type {info.type.name} cannot be transposed")
-            rows = (*info.shape[:-2], info.shape[-1])
-        cols = info.shape[-2] if part.transposed else info.shape[-1]
-        if _product(rows) != _product(part.view) or (len(part.shape) > 1 and cols != part.shape[-1]):
-            raise ModelFileError(f"tensor {part.tensor!r} has shape {list(info.shape)}; {name!r} cannot be part of it")
-        num_bytes = info.type.row_bytes(_product(part.shape))
-        return TensorInfo(name, part.shape, info.type, 0, num_bytes)
+            shape = (*shape[:-2], shape[-1], shape[-2])
+        if part.vectors:
+            shape = (*shape, 1)
+        whole = _product(shape[:-1]) == _product(part.view)
+        if not whole or part.num_rows * shape[-1] != _product(part.shape):
+            raise ModelFileError(
+                f"tensor {part.tensor!r} has shape {list(info.shape)}, of which {name!r} {list(part.shape)} is no part"
+            )
+        return TensorInfo(name, part.shape, info.type, 0, info.type.row_bytes(_product(part.shape)))
 
 
 def _product(dims: tuple[int, ...]) -> int:

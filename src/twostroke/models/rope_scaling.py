@@ -142,12 +142,13 @@ def _yarn_magnitude(facts: Facts, factor: float) -> float | None:
     return (0.1 * scale * math.log(factor) + 1) / (0.1 * scale_all * math.log(factor) + 1)
 
 
-def scaling_from_gguf(facts: Facts, context: int) -> RopeScaling | None:
+def scaling_from_gguf(facts: Facts, context: int, *, has_long_factors: bool = False) -> RopeScaling | None:
     """The scaling under `rope.scaling.*`. A file without a type, as older ones are, means linear scaling.
 
-    Factors of "longrope" are tensors. The kind "llama3" has no keys but a tensor of factors, and none is told here.
+    Factors of "longrope" are tensors, `has_long_factors` says that they are there, and its type is often unsaid. The
+    kind "llama3" has no keys but a tensor of factors, and none is told here.
     """
-    kind = facts.text("rope.scaling.type", "linear")
+    kind = facts.text("rope.scaling.type", "longrope" if has_long_factors else "linear")
     if kind == "none":
         return None
     if kind == "linear":
