@@ -101,6 +101,7 @@ UNSUPPORTED: dict[str, tuple[bytes, str]] = {
     "version 4": (head(version=4), r"GGUF version 4 is not supported"),
     "big-endian": (b"GGUF" + struct.pack(">IQQ", 3, 0, 0) + bytes(64), r"big-endian GGUF files are not supported"),
     "tensor type unknown": (tensors(("t", (32,), 99, 0)), r"'t' has the unknown tensor type 99"),
+    "tensor type of our own": (tensors(("t", (128,), 1000, 0)), r"'t' has the unknown tensor type 1000"),
     "tensor type removed": (tensors(("t", (32,), 4, 0)), r"'t' has the unknown tensor type 4"),
 }
 

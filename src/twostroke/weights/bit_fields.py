@@ -40,3 +40,11 @@ def fields(packed: npt.NDArray[_Word], bits: int, count: int) -> npt.NDArray[_Wo
     shifts = np.arange(0, bits * count, bits).astype(packed.dtype)
     split: npt.NDArray[_Word] = packed[:, :, None] >> shifts & word((1 << bits) - 1)
     return split.reshape(len(packed), -1)
+
+
+def merge_planes(values: Bytes, bits: int, run: int) -> Bytes:
+    """The inverse of `planes`: (num_blocks, n) values of `bits` to (num_blocks, n * bits / 8)."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
+    split = values.reshape(len(values), -1, 8 // bits, run) << shifts
+    merged: Bytes = np.bitwise_or.reduce(split, axis=2)
+    return merged.reshape(len(values), -1)

@@ -1,0 +1,175 @@
+"""Float32 to packed blocks, in NumPy: a quantiser a type. Owns the packing; what blocks mean is `dequantize`'s.
+
+Scales come from `scale_search`. Q8_0, F16 and BF16 have nothing to choose and are the format's reference exactly.
+"""
+
+from collections.abc import Callable
+from itertools import product
+
+import numpy as np
+
+from twostroke.errors import UnsupportedModelError
+from twostroke.weights.bit_fields import Bytes, Floats, merge_planes
+from twostroke.weights.scale_search import Search, affine, symmetric, to_steps
+from twostroke.weights.tensor_types import TensorType
+
+# Values are quantised this many at a time, so that the search works in a cache.
+_VALUES_AT_ONCE = 1 << 16
+# Scales up to this are 0 in float16, and have no inverse in float32.
+_TINY = np.float32(1e-38)
+
+
+def quantizable(tensor_type: TensorType) -> bool:
+    """Whether `quantize` knows the type."""
+    return tensor_type in _QUANTIZE
+
+
+def quantize(values: Floats, tensor_type: TensorType) -> Bytes:
+    """Pack float32 values, (..., cols) with whole blocks in a row, into (num_bytes,) uint8.
+
+    Raises UnsupportedModelError for a type without a quantiser, ValueError for rows that are not whole blocks and for
+    values that are not finite or beyond the type's float16 scales.
+    """
+    pack = _QUANTIZE.get(tensor_type)
+    if pack is None:
+        known = ", ".join(kind.name for kind in _QUANTIZE)
+        raise UnsupportedModelError(f"no quantiser for {tensor_type.name}; these are: {known}")
+    size = tensor_type.block_size
+    if values.shape[-1] % size:
+        raise ValueError(f"rows of {values.shape[-1]} values are not whole {tensor_type.name} blocks of {size}")
+    rows = np.ascontiguousarray(values, np.float32).reshape(-1, size)
+    packed = np.empty((len(rows), tensor_type.block_bytes), np.uint8)
+    step = max(1, _VALUES_AT_ONCE // size)
+    largest = np.finfo(np.float32 if tensor_type in _WIDE else np.float16).max
+    for first in range(0, len(rows), step):
+        blocks = rows[first : first + step]
+        if not np.abs(blocks).max(initial=0) <= largest:
+            raise ValueError(f"values that are not finite or over {largest:g} cannot be {tensor_type.name}")
+        packed[first : first + step] = pack(blocks)
+    return packed.ravel()
+
+
+def _f32(blocks: Floats) -> Bytes:
+    return blocks.view(np.uint8)
+
+
+def _f16(blocks: Floats) -> Bytes:
+    return blocks.astype(np.float16).view(np.uint8)
+
+
+def _bf16(blocks: Floats) -> Bytes:
+    bits = blocks.view(np.uint32)
+    to_nearest_even = (bits + (np.uint32(0x7FFF) + (bits >> 16 & np.uint32(1)))) >> np.uint32(16)
+    return to_nearest_even.astype(np.uint16).view(np.uint8)
+
+
+def _q8_0(blocks: Floats) -> Bytes:
+    scale = np.abs(blocks).max(axis=1, keepdims=True) / np.float32(127)
+    inverse = np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=scale > _TINY)
+    scaled = blocks * inverse
+    steps = np.trunc(scaled + np.copysign(np.float32(0.5), scaled))  # halves away from zero, as the reference has it
+    return np.concatenate((_halves(scale), steps.astype(np.int8).view(np.uint8)), axis=1)
+
+
+def _q4_0(blocks: Floats) -> Bytes:
+    scale = symmetric(blocks, 8, np.ones_like(blocks), np.float16)
+    steps = to_steps(blocks, scale, -8, 7) + np.float32(8)
+    return np.concatenate((_halves(scale), merge_planes(steps.astype(np.uint8), 4, 16)), axis=1)
+
+
+def _q5_0(blocks: Floats) -> Bytes:
+    scale = symmetric(blocks, 16, np.ones_like(blocks), np.float16)
+    steps = (to_steps(blocks, scale, -16, 15) + np.float32(16)).astype(np.uint8)
+    return np.concatenate((_halves(scale), _fifth_bits(steps), merge_planes(steps & np.uint8(15), 4, 16)), axis=1)
+
+
+def _q4_1(blocks: Floats) -> Bytes:
+    scale, minimum = affine(blocks, 15, np.ones_like(blocks), dtype=np.float16)
+    steps = to_steps(blocks, scale, 0, 15, minimum).astype(np.uint8)
+    return np.concatenate((_halves(scale), _halves(minimum), merge_planes(steps, 4, 16)), axis=1)
+
+
+def _q5_1(blocks: Floats) -> Bytes:
+    scale, minimum = affine(blocks, 31, np.ones_like(blocks), dtype=np.float16)
+    steps = to_steps(blocks, scale, 0, 31, minimum).astype(np.uint8)
+    packed = (_fifth_bits(steps), merge_planes(steps & np.uint8(15), 4, 16))
+    return np.concatenate((_halves(scale), _halves(minimum), *packed), axis=1)
+
+
+def _q4_k(blocks: Floats) -> Bytes:
+    heads, steps = _affine_super_blocks(blocks, 15)
+    return np.concatenate((heads, merge_planes(steps, 4, 32)), axis=1)
+
+
+def _q5_k(blocks: Floats) -> Bytes:
+    heads, steps = _affine_super_blocks(blocks, 31)
+    high = merge_planes(steps >> np.uint8(4), 1, 32)
+    return np.concatenate((heads, high, merge_planes(steps & np.uint8(15), 4, 32)), axis=1)
+
+
+def _q6_k(blocks: Floats) -> Bytes:
+    values = blocks.reshape(-1, 16)
+    scales = symmetric(values, 32, values * values).reshape(-1, 16)
+    largest = np.take_along_axis(scales, np.abs(scales).argmax(axis=1, keepdims=True), axis=1)
+    scale = _as_half(largest / np.float32(-128))
+    small = to_steps(scales, scale, -128, 127)  # (num_blocks, 16)
+    steps = to_steps(values, (scale * small).reshape(-1, 1), -32, 31).reshape(-1, 256)
+    codes = (steps + np.float32(32)).astype(np.uint8)
+    packed = (merge_planes(codes & np.uint8(15), 4, 64), merge_planes(codes >> np.uint8(4), 2, 32))
+    return np.concatenate((*packed, small.astype(np.int8).view(np.uint8), _halves(scale)), axis=1)
+
+
+def _affine_super_blocks(blocks: Floats, top: int) -> tuple[Bytes, Bytes]:
+    """The 16 bytes of scales of Q4_K and Q5_K, and the steps, (num_blocks, 256)."""
+    values = blocks.reshape(-1, 32)
+    weights = np.sqrt((values * values).mean(axis=1, keepdims=True)) + np.abs(values)
+    scales, minimums = affine(values, top, weights, at_most_zero=True)
+    scales, minimums = scales.reshape(-1, 8), -minimums.reshape(-1, 8)
+    scale = _as_half(scales.max(axis=1, keepdims=True) / np.float32(63))
+    scale_of_minimums = _as_half(minimums.max(axis=1, keepdims=True) / np.float32(63))
+    small, small_minimums = to_steps(scales, scale, 0, 63), to_steps(minimums, scale_of_minimums, 0, 63)
+    search = Search(values, weights)
+    for up, up_minimum in product((0, -1, 1), repeat=2):
+        used = scale * np.clip(small + np.float32(up), 0, 63)
+        used_minimums = scale_of_minimums * np.clip(small_minimums + np.float32(up_minimum), 0, 63)
+        search.consider(used.reshape(-1, 1), -used_minimums.reshape(-1, 1), 0, top)
+    small = to_steps(search.scale.reshape(-1, 8), scale, 0, 63)
+    small_minimums = to_steps(-search.minimum.reshape(-1, 8), scale_of_minimums, 0, 63)
+    steps = to_steps(values, search.scale, 0, top, search.minimum).astype(np.uint8)
+    six_bits = _six_bits(small.astype(np.uint8), small_minimums.astype(np.uint8))
+    return np.concatenate((_halves(scale), _halves(scale_of_minimums), six_bits), axis=1), steps.reshape(-1, 256)
+
+
+def _six_bits(scales: Bytes, minimums: Bytes) -> Bytes:
+    """Eight scales and eight minimums in twelve bytes; see `super_blocks`."""
+    first = scales[:, :4] | scales[:, 4:] >> 4 << 6
+    second = minimums[:, :4] | minimums[:, 4:] >> 4 << 6
+    return np.concatenate((first, second, scales[:, 4:] & 15 | minimums[:, 4:] << 4), axis=1)
+
+
+def _fifth_bits(steps: Bytes) -> Bytes:
+    return merge_planes(steps >> np.uint8(4), 1, 1)
+
+
+def _halves(values: Floats) -> Bytes:
+    return values.astype(np.float16).view(np.uint8)
+
+
+def _as_half(values: Floats) -> Floats:
+    return values.astype(np.float16).astype(np.float32)
+
+
+_WIDE = (TensorType.F32, TensorType.BF16)  # their range is float32's
+_QUANTIZE: dict[TensorType, Callable[[Floats], Bytes]] = {
+    TensorType.F32: _f32,
+    TensorType.F16: _f16,
+    TensorType.BF16: _bf16,
+    TensorType.Q4_0: _q4_0,
+    TensorType.Q4_1: _q4_1,
+    TensorType.Q5_0: _q5_0,
+    TensorType.Q5_1: _q5_1,
+    TensorType.Q8_0: _q8_0,
+    TensorType.Q4_K: _q4_k,
+    TensorType.Q5_K: _q5_k,
+    TensorType.Q6_K: _q6_k,
+}
