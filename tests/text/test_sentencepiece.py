@@ -176,3 +176,12 @@ def test_a_damaged_table_of_replacements_is_one_clear_error() -> None:
             Tokenizer.from_gguf(metadata("unigram", precompiled_charsmap=list(damaged))).encode("ﬁn\u00a0½ e\u0301")
         except (ModelFileError, InvalidRequestError):
             continue
+
+
+def test_phi3_control_tokens_take_the_white_space_after_them() -> None:
+    keys = metadata("bpe", add_space_prefix=False)
+    phi3 = Tokenizer.from_gguf({**keys, "general.name": "Phi-3 mini"})
+    other = Tokenizer.from_gguf({**keys, "general.name": "Ferry"})
+    assert phi3.encode("</s> \n G", parse_special=True) == [2, *other.encode("G")]
+    assert phi3.encode("<s> G", parse_special=True) == [1, *other.encode(" G")]
+    assert other.encode("</s> \n G", parse_special=True) == [2, *other.encode(" \n G")]
