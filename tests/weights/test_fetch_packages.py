@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from twostroke.errors import ChecksumError, FetchError, ModelNotFoundError
-from twostroke.weights import fetch, package_index, transfer
+from twostroke.errors import ChecksumError, FetchError, ModelFileError, ModelNotFoundError
+from twostroke.weights import package_index, transfer
 from twostroke.weights.aliases import DEFAULT_MODEL, Alias, Part, load_aliases
 from twostroke.weights.cache import CachedModel, list_cached, remove
 from twostroke.weights.fetch import ensure, pull, resolve
@@ -139,8 +139,10 @@ def test_names_that_are_nothing(cache: Path, tmp_path: Path) -> None:
     file = tmp_path / "model.gguf"
     file.touch()
     assert resolve(str(file)) == file
-    with pytest.raises(fetch.UnsupportedModelError, match="model directories are not supported yet"):
+    with pytest.raises(ModelFileError, match=r"a directory without config\.json"):
         resolve(str(tmp_path))
+    (tmp_path / "config.json").touch()
+    assert resolve(str(tmp_path)) == tmp_path
 
 
 def test_the_real_aliases() -> None:

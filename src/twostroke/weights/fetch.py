@@ -6,7 +6,7 @@ Owns what a name means. A fetch itself is in `transfer`, which is imported only 
 from collections.abc import Callable
 from pathlib import Path
 
-from twostroke.errors import ModelNotFoundError, UnsupportedModelError
+from twostroke.errors import ModelFileError, ModelNotFoundError
 from twostroke.weights.aliases import load_aliases
 from twostroke.weights.cache import find_cached, list_cached
 from twostroke.weights.progress import PullProgress
@@ -20,10 +20,11 @@ def is_remote(model: str) -> bool:
 
 
 def resolve(model: str) -> Path:
-    """The file of a model that is on this machine: an alias or remote name in the cache, or a path to a GGUF file.
+    """Where a model is on this machine: its GGUF file (of shards the first, or the one named) or its directory.
 
-    Raises ModelNotFoundError when it is not here (and says how to get it, or near names), UnsupportedModelError for a
-    directory.
+    `model` is an alias or remote name in the cache, or a path to a GGUF file or to a Hugging Face directory. Raises
+    ModelNotFoundError when it is not here (and says how to get it, or near names), ModelFileError for a directory
+    without `config.json`.
     """
     if is_remote(model):
         cached = find_cached(model)
@@ -31,9 +32,9 @@ def resolve(model: str) -> Path:
             raise ModelNotFoundError(f"{model} is not fetched yet: `twostroke pull {model}`")
         return cached.path
     path = Path(model).expanduser()
-    if path.is_dir():
-        raise UnsupportedModelError(f"{model}: model directories are not supported yet, only GGUF files")
-    if path.is_file():
+    if path.is_dir() and not (path / "config.json").is_file():
+        raise ModelFileError(f"{model}: a directory without config.json, so not a model's")
+    if path.exists():
         return path
     raise ModelNotFoundError(_not_found(model))
 
@@ -44,11 +45,10 @@ def ensure(model: str, *, progress: ProgressCallback) -> Path:
 
 
 def pull(model: str, *, progress: ProgressCallback) -> Path:
-    """Fetch a model into the cache, resuming what an earlier attempt left; returns its file.
+    """Fetch a model into the cache, resuming what an earlier attempt left; returns what `resolve` gives for it.
 
-    Nothing is fetched when it is there. The file gets its name only after its size and SHA-256 are verified (against
-    the published sum where there is one) and its header is sound; an interruption leaves a part, for resuming.
-    Raises ModelNotFoundError, FetchError (network, disk), ChecksumError (the part is deleted).
+    Nothing is fetched when it is there. A file gets its name only after its size and sum are verified (against the
+    published ones where there are) and its header is sound; an interruption leaves a part, for resuming. Raises ModelNotFoundError, FetchError (network, disk), ChecksumError (the part is deleted).
     """
     if not is_remote(model):
         raise ModelNotFoundError(_not_found(model))
