@@ -18,7 +18,19 @@ from twostroke.weights.source import TensorInfo
 from twostroke.weights.tensor_types import TensorType
 
 Floats = npt.NDArray[np.float32]
-MATRIX_TYPES = (TensorType.F32, TensorType.Q4_1, TensorType.Q8_0, TensorType.Q4_K, TensorType.Q6_K)
+FLOAT_TYPES = (TensorType.F32, TensorType.F16, TensorType.BF16)
+# Where in its blocks a type has float16 scales. IQ1_M and MXFP4 have theirs in other forms.
+SCALES: Mapping[TensorType, tuple[int, ...]] = {
+    **dict.fromkeys((TensorType.Q4_0, TensorType.Q5_0, TensorType.Q8_0, TensorType.IQ4_NL, TensorType.IQ4_XS), (0,)),
+    **dict.fromkeys((TensorType.Q4_1, TensorType.Q5_1, TensorType.Q4_K, TensorType.Q5_K), (0, 2)),
+    **dict.fromkeys((TensorType.IQ2_XXS, TensorType.IQ2_XS, TensorType.IQ2_S, TensorType.IQ1_S), (0,)),
+    **dict.fromkeys((TensorType.IQ3_XXS, TensorType.IQ3_S), (0,)),
+    TensorType.Q2_K: (80, 82),
+    TensorType.Q3_K: (108,),
+    TensorType.Q6_K: (208,),
+    TensorType.TQ2_0: (64,),
+    TensorType.TQ1_0: (52,),
+}
 
 
 @dataclass(frozen=True)
@@ -64,16 +76,36 @@ def floats(values: npt.NDArray[np.floating]) -> Packed:
 
 
 def random_matrix(kind: TensorType, rows: int, cols: int, seed: int = 0) -> Packed:
-    """Every bit pattern of quants and sub-block scales can occur; only the float16 scales are kept small."""
+    """Every bit pattern of quants and sub-block scales can occur; only the scales of whole blocks are kept small."""
     rng = np.random.default_rng(seed)
-    if kind is TensorType.F32:
-        return floats(rng.standard_normal((rows, cols)))
+    if kind in FLOAT_TYPES:
+        return float_matrix(kind, rng.standard_normal((rows, cols)))
     count = rows * cols // kind.block_size
     blocks = rng.integers(0, 256, (count, kind.block_bytes), np.uint8)
-    for at in {TensorType.Q4_1: (0, 2), TensorType.Q8_0: (0,), TensorType.Q4_K: (0, 2), TensorType.Q6_K: (208,)}[kind]:
-        scales = rng.uniform(-0.05, 0.05, count).astype(np.float16)
-        blocks[:, at : at + 2] = scales[:, None].view(np.uint8)
+    for at in SCALES.get(kind, ()):
+        blocks[:, at : at + 2] = small_halves(rng, count)[:, None].view(np.uint8)
+    if kind is TensorType.MXFP4:
+        blocks[:, 0] = rng.integers(115, 130, count)  # 2^(e - 127)
+    if kind is TensorType.IQ1_M:  # four bits of the scale at the top of each of the last four uint16
+        scales = small_halves(rng, count).view(np.uint16)
+        for nibble in range(4):
+            high = (scales >> (4 * nibble) & 15).astype(np.uint8) << 4
+            blocks[:, 49 + 2 * nibble] = blocks[:, 49 + 2 * nibble] & 15 | high
     return Packed(kind, (rows, cols), blocks.reshape(-1))
+
+
+def float_matrix(kind: TensorType, values: npt.NDArray[np.floating]) -> Packed:
+    """Values rounded to a float type; to BF16 towards zero."""
+    plain = np.ascontiguousarray(values, np.float32)
+    if kind is TensorType.F16:
+        stored: npt.NDArray[Any] = plain.astype(np.float16)
+    else:
+        stored = plain if kind is TensorType.F32 else (plain.view(np.uint32) >> 16).astype(np.uint16)
+    return Packed(kind, plain.shape, stored.reshape(-1).view(np.uint8))
+
+
+def small_halves(rng: np.random.Generator, count: int) -> npt.NDArray[np.float16]:
+    return rng.uniform(-0.05, 0.05, count).astype(np.float16)
 
 
 def quantized_matrix(kind: TensorType, values: npt.NDArray[np.floating]) -> Packed:

@@ -4,8 +4,18 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from tests.native.in_memory import MATRIX_TYPES, MemorySource, chunk, forward, native, random_matrix, reference, run
+from tests.native.in_memory import (
+    FLOAT_TYPES,
+    MemorySource,
+    chunk,
+    forward,
+    native,
+    random_matrix,
+    reference,
+    run,
+)
 
+from twostroke.models.load import MATRIX_TYPES
 from twostroke.native.executor import available_isas
 from twostroke.program.builder import Builder
 from twostroke.program.program import Program
@@ -102,7 +112,7 @@ def test_rope(head_dim: int, dim: int, pairing: str, scaled: bool, isa: str) -> 
 @pytest.mark.parametrize("kind", MATRIX_TYPES, ids=lambda kind: kind.name)
 def test_packed_rows_are_the_file_s_values(kind: TensorType, rows: int, blocks: int, threads: int) -> None:
     """Packing and unpacking give what dequantising the file gives, bit for bit, in no more bytes."""
-    cols = 7 * blocks if kind is TensorType.F32 else blocks * kind.block_size
+    cols = 7 * blocks if kind in FLOAT_TYPES else blocks * kind.block_size
     b = Builder()
     b.output("logits", b.output_rows(b.embed("x", rows, cols)))
     packed = random_matrix(kind, rows, cols)
