@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from twostroke.errors import ChecksumError, FetchError, ModelFileError, ModelNotFoundError
-from twostroke.weights import package_index, transfer
+from twostroke.weights import fetch, package_index, transfer
 from twostroke.weights.aliases import DEFAULT_MODEL, Alias, Part, load_aliases
 from twostroke.weights.cache import CachedModel, list_cached, remove
 from twostroke.weights.fetch import ensure, pull, resolve

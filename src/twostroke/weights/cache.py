@@ -1,7 +1,8 @@
 """The user's model cache on disk: where models lie, which are there, removing one. Owns no fetching.
 
-Layout: `models/ENTRY/` holds one model file and `model.json`, which says what it is; `locks/ENTRY` is held while an
-entry changes. A model is in the cache when its file has its name, which happens last.
+Layout: `models/ENTRY/` holds a model file, or several, or a model's directory, and `model.json`, which says what it is;
+`locks/ENTRY` is held while an entry changes. A model is in the cache when all its files have their names; the last
+gets its own at the very end.
 """
 
 import contextlib
@@ -9,7 +10,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +22,11 @@ _RECORD = "model.json"
 
 @dataclass(frozen=True, slots=True)
 class CachedModel:
-    """A model in the cache. `model` is the name to ask for it by; `license` is None where its source does not say."""
+    """A model in the cache. `model` is the name to ask for it by; `license` is None where its source does not say.
+
+    `path` is its file, its first shard or its directory. `num_bytes` is the size of all its files; `sha256` the sum of
+    the file, or where there are several, of the lines "SUM  NAME" that `sha256sum` prints for them, sorted by name.
+    """
 
     model: str
     path: Path
@@ -56,9 +61,11 @@ def list_cached() -> list[CachedModel]:
     return sorted((entry for entry in entries if entry is not None), key=lambda entry: entry.model)
 
 
-def write_record(cached: CachedModel) -> None:
-    """Describe an entry in its `model.json`, before its file gets its name."""
-    text = json.dumps({**asdict(cached), "path": cached.path.name}, indent=1)
+def write_record(cached: CachedModel, files: Mapping[str, int] | None = None) -> None:
+    """Describe an entry in its `model.json`, before its last file gets its name. `files` gives the sizes by path in the
+    entry's directory; None where `cached.path` is the only one."""
+    sizes = {cached.path.name: cached.num_bytes} if files is None else dict(files)
+    text = json.dumps({**asdict(cached), "path": cached.path.name, "files": sizes}, indent=1)
     write_atomically(cached.path.with_name(_RECORD), text)
 
 
@@ -123,10 +130,11 @@ def _entry_name(model: str) -> str:
 
 
 def _read_entry(directory: Path) -> CachedModel | None:
-    """What `model.json` describes, if the file is there in the size it says."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+    """What `model.json` describes, if all files are there in the sizes it says."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         row = json.loads((directory / _RECORD).read_text("utf-8"))
         path = directory / Path(row["path"]).name
-        if path.stat().st_size == row["num_bytes"]:
+        files = row.get("files", {path.name: row["num_bytes"]})
+        if all((directory / name).stat().st_size == num_bytes for name, num_bytes in files.items()):
             return CachedModel(row["model"], path, row["num_bytes"], row["sha256"], row["license"])
     return None

@@ -48,7 +48,8 @@ def pull(model: str, *, progress: ProgressCallback) -> Path:
     """Fetch a model into the cache, resuming what an earlier attempt left; returns what `resolve` gives for it.
 
     Nothing is fetched when it is there. A file gets its name only after its size and sum are verified (against the
-    published ones where there are) and its header is sound; an interruption leaves a part, for resuming. Raises ModelNotFoundError, FetchError (network, disk), ChecksumError (the part is deleted).
+    published ones where there are) and its header is sound; an interruption leaves a part, for resuming.
+    Raises ModelNotFoundError, FetchError (network, disk), ChecksumError (the part is deleted).
     """
     if not is_remote(model):
         raise ModelNotFoundError(_not_found(model))

@@ -17,6 +17,14 @@ from twostroke.weights.source import TensorInfo
 _SHARD_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
 
 
+def shard_names(name: str) -> list[str]:
+    """The file names of all shards of the model that a file named `name` is a shard of; `[name]` for any other name."""
+    found = _SHARD_NAME.fullmatch(name)
+    if found is None:
+        return [name]
+    return [f"{found['stem']}-{number:05}-of-{found['count']}.gguf" for number in range(1, int(found["count"]) + 1)]
+
+
 def shard_paths(path: Path, header: Header) -> list[Path]:
     """All files of the model that `path` is a file of, in order; `[path]` when it is whole.
 
@@ -30,8 +38,7 @@ def shard_paths(path: Path, header: Header) -> list[Path]:
         raise ModelFileError(
             f"{path}: 'split.count' is {count:,}, so the file must have a name like NAME-00001-of-{count:05}.gguf"
         )
-    names = (f"{found['stem']}-{number:05}-of-{count:05}.gguf" for number in range(1, count + 1))
-    return [member(path.parent, name, f"{path.name} (one of {count:,} shards)") for name in names]
+    return [member(path.parent, name, f"{path.name} (one of {count:,} shards)") for name in shard_names(path.name)]
 
 
 def joined(shards: Iterable[tuple[Path, Header]], count: int) -> Header:
