@@ -1,7 +1,7 @@
 """The reference executor: ops against their definitions written as loops, chunks, state, dtypes, refusals."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -44,28 +44,45 @@ def test_a_row_sees_no_later_token() -> None:
     assert (np.abs(before[12:] - after[12:]).max(axis=1) > 1e-3).all()
 
 
-def attention_by_loops(q: np.ndarray, k: np.ndarray, v: np.ndarray, window: int | None, scale: float) -> np.ndarray:
+@dataclass(frozen=True)
+class Softmax:
+    """How scores become weights: `window` keys at most, `scale` and `cap` of scores, `sinks` a head."""
+
+    window: int | None = None
+    scale: float = 0.7
+    cap: float | None = None
+    sinks: np.ndarray | None = None
+
+
+def attention_by_loops(q: np.ndarray, k: np.ndarray, v: np.ndarray, softmax: Softmax) -> np.ndarray:
     """q (n, heads, d), k and v (n, kv_heads, d): one softmax a row and head, over the keys that it sees."""
     out = np.zeros_like(q)
     for row, head in np.ndindex(q.shape[:2]):
         kv_head = head // (q.shape[1] // k.shape[1])
-        first = 0 if window is None else max(0, row - window + 1)
-        scores = [scale * float(q[row, head] @ k[key, kv_head]) for key in range(first, row + 1)]
+        first = 0 if softmax.window is None else max(0, row - softmax.window + 1)
+        scores = [softmax.scale * float(q[row, head] @ k[key, kv_head]) for key in range(first, row + 1)]
+        if softmax.cap is not None:
+            scores = [softmax.cap * math.tanh(score / softmax.cap) for score in scores]
         weights = [math.exp(score) for score in scores]
+        total = sum(weights) + (0 if softmax.sinks is None else math.exp(softmax.sinks[head]))
         for key, weight in enumerate(weights, first):
-            out[row, head] += weight / sum(weights) * v[key, kv_head]
+            out[row, head] += weight / total * v[key, kv_head]
     return out
 
 
 @pytest.mark.parametrize("window", [None, 1, 5, 1000])
 @pytest.mark.parametrize("heads", [(4, 4), (6, 2), (3, 1)], ids=str)
-def test_attention_is_its_definition(window: int | None, heads: tuple[int, int]) -> None:
+@pytest.mark.parametrize(("cap", "has_sinks"), [(None, False), (0.5, False), (None, True), (0.5, True)], ids=str)
+def test_attention_is_its_definition(
+    window: int | None, heads: tuple[int, int], cap: float | None, has_sinks: bool
+) -> None:
     """Over 300 rows, more than attention takes at once, in two chunks."""
     num_heads, num_kv_heads = heads
     b = Builder()
     x = b.embed("table", 50, 16)
     q, k, v = (b.linear(x, name, 8 * n) for name, n in (("q", num_heads), ("k", num_kv_heads), ("v", num_kv_heads)))
-    b.output("out", b.output_rows(b.attention(q, k, v, CacheSpec("cache", num_kv_heads, 8, window), scale=0.7)))
+    cache, sinks = CacheSpec("cache", num_kv_heads, 8, window), "sinks" if has_sinks else None
+    b.output("out", b.output_rows(b.attention(q, k, v, cache, scale=0.7, soft_cap=cap, sinks=sinks)))
     program = b.build()
     weights = random_weights(program)
     executor = ReferenceExecutor(program, weights, np.float64)
@@ -73,8 +90,23 @@ def test_attention_is_its_definition(window: int | None, heads: tuple[int, int])
     found = np.concatenate([executor.forward(state, part)["out"] for part in (ids[:9], ids[9:])])
     x_rows = weights("table.weight")[ids]
     q_rows, k_rows, v_rows = ((x_rows @ weights(f"{name}.weight").T).reshape(300, -1, 8) for name in "qkv")
-    expected = attention_by_loops(q_rows, k_rows, v_rows, window, 0.7)
+    softmax = Softmax(window, cap=cap, sinks=weights("sinks.weight") if has_sinks else None)
+    expected = attention_by_loops(q_rows, k_rows, v_rows, softmax)
     np.testing.assert_allclose(found, expected.reshape(300, -1), rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("chunks", [[300], [1] * 300, [200, 100]], ids=["one chunk", "token by token", "two chunks"])
+def test_a_window_counts_the_token_itself(chunks: list[int]) -> None:
+    """With a window of 128 the last row sees the token 127 back, and none before it."""
+    b = Builder()
+    x = b.embed("table", 50, 8)
+    b.output("logits", b.output_rows(b.attention(x, x, x, CacheSpec("cache", 1, 8, 128))))
+    program, ids = b.build(), random_ids(300)
+    before = run(program, ids, chunks)[-1]
+    for back, is_seen in ((127, True), (128, False)):
+        changed = ids.copy()
+        changed[299 - back] = (changed[299 - back] + 1) % 50
+        assert bool(np.abs(run(program, changed, chunks)[-1] - before).max() > 1e-6) == is_seen
 
 
 def test_norm_bias_swiglu_and_add_are_their_definitions() -> None:

@@ -1,6 +1,5 @@
 """Facts: checked reading of a model's keys, from GGUF metadata or config.json. Owns types and ranges, no meaning."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from twostroke.errors import ModelFileError, UnsupportedModelError
+
+_LEAST, _MOST = 1e-15, 1e15  # of numbers whose kind has no bounds of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,27 +51,27 @@ class Facts:
         if not isinstance(value, int) or isinstance(value, bool):
             raise self.error(key, "is not an integer")
         if not 1 <= value <= limit:
-            raise self.error(key, f"is {value:,}, not in 1 to {limit:,}")
+            raise self.error(key, f"is {_shown(value)}, not in 1 to {limit:,}")
         return value
 
     def count(self, key: str, limit: int) -> int:
         """An integer from 0 to `limit`, 0 where it is absent."""
-        return 0 if self.raw(key) == 0 and not isinstance(self.raw(key), bool) else self._optional_integer(key, limit)
+        return 0 if key not in self or self._is_zero(key) else self.integer(key, limit)
 
     def number(self, key: str, limit: float, default: float | None = None) -> float:
-        """A finite number above 0 and at most `limit`."""
+        """A number above 0 (not under 1e-15) and at most `limit`."""
         if key not in self and default is not None:
             return default
         value = self._required(key)
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise self.error(key, "is not a number")
-        if not 0 < value <= limit:  # so is a NaN
-            raise self.error(key, f"is {value:g}, not above 0 and at most {limit:g}")
+        if not _LEAST <= value <= limit:  # so is a NaN
+            raise self.error(key, f"is {_shown(value)}, not above 0 and at most {limit:g}")
         return float(value)
 
     def optional_number(self, key: str, limit: float) -> float | None:
         """As `number`; None where it is absent or 0."""
-        return None if key not in self or self.raw(key) == 0 else self.number(key, limit)
+        return None if key not in self or self._is_zero(key) else self.number(key, limit)
 
     def boolean(self, key: str, default: bool) -> bool:
         if key not in self:
@@ -95,8 +96,8 @@ class Facts:
         is_list = isinstance(items, list) and len(items) == length
         if not is_list or any(isinstance(item, bool) or not isinstance(item, int | float) for item in items):
             raise self.error(key, f"is not {length} numbers")
-        if not all(item > 0 and math.isfinite(item) for item in items):
-            raise self.error(key, "has a number that is not above 0 and finite")
+        if not all(_LEAST <= item <= _MOST for item in items):
+            raise self.error(key, f"has a number that is not above 0 and at most {_MOST:g}")
         return tuple(map(float, items))
 
     def sequence(self, key: str, length: int) -> Sequence[Any] | None:
@@ -120,14 +121,26 @@ class Facts:
 
     def require_only(self, key: str, *only: object) -> None:
         """Refuse any other value of a key; absence is allowed."""
-        if key in self and not any(self.raw(key) is one or self.raw(key) == one for one in only):
-            raise self.unsupported(key, f"is {self.raw(key)}, which is not supported")
+        if key not in self:
+            return
+        value = self.raw(key)
+        if isinstance(value, np.ndarray) or not any(value == one for one in only):
+            raise self.unsupported(key, f"is {_shown(value)}, which is not supported")
 
-    def _optional_integer(self, key: str, limit: int) -> int:
-        return self.integer(key, limit) if key in self else 0
+    def _is_zero(self, key: str) -> bool:
+        value = self.raw(key)
+        return isinstance(value, int | float) and not isinstance(value, bool) and value == 0
 
     def _required(self, key: str) -> Any:
         value = self.raw(key)
         if value is None:
             raise self.error(key, "is missing")
         return value
+
+
+def _shown(value: object) -> str:
+    """A value as a message shows it: in one short line."""
+    if isinstance(value, int) and abs(value) > 1 << 64:
+        return "an integer of more than 64 bits"
+    text = f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."

@@ -11,7 +11,7 @@ from typing import Any
 from twostroke.errors import ModelFileError
 from twostroke.models.config import MAX_CONTEXT, MAX_DIM, MAX_EXPERTS, MAX_LAYERS, MAX_VOCAB, ModelConfig, Shapes
 from twostroke.models.facts import Facts
-from twostroke.models.rope_scaling import scaling_from_gguf
+from twostroke.models.rope_scaling import read_base, scaling_from_gguf
 from twostroke.program.elementwise import Activation
 from twostroke.weights.gguf import MetadataValue
 
@@ -141,9 +141,9 @@ def _rope(facts: Facts, head_dim: int, num_layers: int, shapes: Shapes) -> dict[
     rope_dim = facts.integer("rope.dimension_count", head_dim, head_dim)
     if rope_dim % 2:
         raise facts.error("rope.dimension_count", f"is {rope_dim}, which is odd")
-    base = facts.number("rope.freq_base", 1e12, 10000.0)
+    base = read_base(facts, "rope.freq_base", 10000.0)
     # OLMo 3, of the architecture "olmo2", scales the layers without a window only.
-    local = {"gemma3": facts.number("rope.freq_base_swa", 1e12, 10000.0), "olmo2": base}.get(name)
+    local = {"gemma3": read_base(facts, "rope.freq_base_swa", 10000.0), "olmo2": base}.get(name)
     # A file says nothing of layers without rotation: in this family they are every fourth one.
     unrotated = range(3, num_layers, 4) if name == "smollm3" else ()
     context = facts.integer("context_length", MAX_CONTEXT)

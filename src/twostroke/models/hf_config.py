@@ -10,7 +10,7 @@ from typing import Any
 from twostroke.errors import ModelFileError, UnsupportedModelError
 from twostroke.models.config import MAX_CONTEXT, MAX_DIM, MAX_EXPERTS, MAX_LAYERS, MAX_VOCAB, ModelConfig
 from twostroke.models.facts import Facts
-from twostroke.models.rope_scaling import scaling_from_hf
+from twostroke.models.rope_scaling import read_base, scaling_from_hf
 from twostroke.program.elementwise import Activation
 
 ARCHITECTURES: Mapping[str, str] = {
@@ -118,7 +118,9 @@ def model_type(config: Mapping[str, Any]) -> str:
     if not isinstance(kind, str) or not kind:
         raise ModelFileError("config.json 'model_type' is missing or not a string")
     if kind not in ARCHITECTURES:
-        raise UnsupportedModelError(f"model_type {kind!r} is not supported, only {', '.join(sorted(ARCHITECTURES))}")
+        raise UnsupportedModelError(
+            f"model_type {kind[:60]!r} is not supported, only {', '.join(sorted(ARCHITECTURES))}"
+        )
     return kind
 
 
@@ -139,8 +141,9 @@ def _windows(facts: Facts, kind: str, num_layers: int) -> tuple[int | None, ...]
             first = facts.count("max_window_layers", MAX_LAYERS) if "max_window_layers" in facts else 28
             return tuple(window if layer >= first else None for layer in range(num_layers))
         raise facts.unsupported("use_sliding_window", "is true without layer_types, which is not supported")
-    if unknown := set(types) - {"sliding_attention", "full_attention"}:
-        raise facts.unsupported("layer_types", f"names {str(min(map(str, unknown)))[:60]!r}, which is not supported")
+    for each in types:
+        if each not in ("sliding_attention", "full_attention"):
+            raise facts.unsupported("layer_types", f"names {str(each)[:60]!r}, which is not supported")
     return tuple(window if each == "sliding_attention" else None for each in types)
 
 
@@ -148,24 +151,25 @@ def _rope(facts: Facts, kind: str, head_dim: int, num_layers: int) -> dict[str, 
     context = facts.integer("max_position_embeddings", MAX_CONTEXT)
     original = facts.integer("original_max_position_embeddings", MAX_CONTEXT, context)
     nested = facts.part("rope_parameters") or facts.part("rope_scaling")
-    local = facts.optional_number("rope_local_base_freq", 1e12)
+    local = read_base(facts, "rope_local_base_freq") if "rope_local_base_freq" in facts else None
     if nested is not None and "full_attention" in nested:
         sliding = nested.part("sliding_attention")
         if sliding is not None:
             sliding.require_only("rope_type", "default")
-            local = sliding.number("rope_theta", 1e12, local)
+            local = read_base(sliding, "rope_theta", local)
         nested = nested.part("full_attention")
     inner = Facts({}, "config.json") if nested is None else nested
-    base = facts.number("rope_theta", 1e12, facts.number("rotary_emb_base", 1e12, 10000.0))
+    base = read_base(facts, "rope_theta", read_base(facts, "rotary_emb_base", 10000.0))
     share = facts.number("partial_rotary_factor", 1.0, facts.number("rotary_pct", 1.0, 1.0))
     rope_dim = int(head_dim * inner.number("partial_rotary_factor", 1.0, share))
     if rope_dim < 2 or rope_dim % 2:
         raise facts.error("partial_rotary_factor", f"rotates {rope_dim} elements of each head, not an even number")
     scaling = scaling_from_hf(inner, rope_dim, original, context)
-    is_dynamic = scaling is not None and scaling.kind == "dynamic"
-    base = inner.number("rope_theta", 1e12, base)
+    if scaling is not None and scaling.kind == "dynamic":
+        context = min(int(context * scaling.factor), MAX_CONTEXT)
+    base = read_base(inner, "rope_theta", base)
     return {
-        "context_length": int(context * scaling.factor) if scaling is not None and is_dynamic else context,
+        "context_length": context,
         "rope_dim": rope_dim,
         "rope_base": base,
         "rope_scaling": scaling,
@@ -213,7 +217,7 @@ def _constants(facts: Facts, kind: str, dim: int) -> dict[str, Any]:
     key = "hidden_activation" if is_gemma else "hidden_act"
     activation = facts.text(key, default)
     if activation not in _ACTIVATIONS:
-        raise facts.unsupported(key, f"is {activation!r}; only {', '.join(_ACTIVATIONS)} are supported")
+        raise facts.unsupported(key, f"is {activation[:60]!r}; only {', '.join(_ACTIVATIONS)} are supported")
     scale = facts.number("query_pre_attn_scalar", 1e6) ** -0.5 if is_gemma else None
     if kind != "granite":
         scaled = {}

@@ -96,6 +96,11 @@ def fused_names(kind: str, config: ModelConfig) -> Iterator[str]:
                 yield f"blk.{layer}.{name}.bias"
 
 
+def has_separate_experts(kind: str) -> bool:
+    """Whether each expert's matrices are tensors of their own, where there are experts."""
+    return kind != "gpt_oss"
+
+
 def may_be_unused(name: str, kind: str, num_layers: int) -> bool:
     """Whether a raw tensor without a place changes nothing: a buffer, or outside of the layers that are run."""
     prefix = _layers(kind)

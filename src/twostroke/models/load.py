@@ -15,7 +15,7 @@ from twostroke.models.config import ModelConfig
 from twostroke.models.fused import parts_of
 from twostroke.models.gguf_config import architecture, config_from_gguf
 from twostroke.models.hf_config import config_from_hf, model_type
-from twostroke.models.hf_names import fused_names, head_and_table, may_be_unused, raw_names
+from twostroke.models.hf_names import fused_names, has_separate_experts, head_and_table, may_be_unused, raw_names
 from twostroke.models.parts import PartSource
 from twostroke.models.registry import build_program, family_of
 from twostroke.program.program import Program
@@ -106,6 +106,7 @@ def _load_directory(path: Path, outputs: Collection[str], context: int | None) -
         kind = model_type(checkpoint.config)
         has_head, warnings = _explicit_head(checkpoint, kind)
         config = config_from_hf(checkpoint.config, explicit_head=has_head)
+        _check_count(config, kind, len(checkpoint.tensors))
         program = build_program(replace(config, rope_context=context), outputs)
         parts = parts_of(config, tuple(fused_names(kind, config)), by_head=kind == "gpt_neox")
         stored = dict.fromkeys(parts[name].tensor if name in parts else name for name in program.weights)
@@ -135,6 +136,16 @@ def _explicit_head(checkpoint: Checkpoint, kind: str) -> tuple[bool, tuple[str, 
     if np.array_equal(checkpoint.data(head), checkpoint.data(table)):
         return False, ()
     return True, (f"config.json says that {head} is {table}, but the two differ; {head} is used",)
+
+
+def _check_count(config: ModelConfig, kind: str, num_tensors: int) -> None:
+    """Refuse sizes that the tensors cannot bear out, before names are made up for all of them."""
+    each = 3 * config.num_experts if has_separate_experts(kind) else 1
+    if config.num_layers * max(each, 1) > num_tensors:
+        experts = f" of {config.num_experts:,} experts" if each > 1 else ""
+        raise ModelFileError(
+            f"config.json tells of {config.num_layers:,} layers{experts}, but there are {num_tensors:,} tensors"
+        )
 
 
 def _check_weights(program: Program, config: ModelConfig, source: Source) -> None:

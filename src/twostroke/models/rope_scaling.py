@@ -15,7 +15,7 @@ from twostroke.models.facts import Facts
 
 Kind = Literal["linear", "dynamic", "yarn", "llama3", "longrope"]
 
-_MAX_FACTOR, _MAX_CONTEXT = 1e6, 1 << 31
+_MAX_FACTOR, _MAX_CONTEXT, _MAX_BASE = 1e6, 1 << 31, 1e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,14 @@ class RopeScaling:
         return 1 / (kept + (1 - kept) / self.factor)
 
 
+def read_base(facts: Facts, key: str, default: float | None = None) -> float:
+    """The base of the frequencies, base^(-2i/dim): above 1."""
+    base = facts.number(key, _MAX_BASE, default)
+    if base <= 1:
+        raise facts.error(key, f"is {base:g}, not above 1")
+    return base
+
+
 def scaling_from_hf(facts: Facts, rope_dim: int, original_context: int, context: int) -> RopeScaling | None:
     """The scaling under `rope_scaling` or `rope_parameters`, whose kind is `rope_type` or `type`; None for none.
 
@@ -105,12 +113,12 @@ def scaling_from_hf(facts: Facts, rope_dim: int, original_context: int, context:
     if kind in ("default", "none"):
         return None
     if kind in ("su", "longrope"):
-        original = facts.integer("original_max_position_embeddings", _MAX_CONTEXT, original_context)
+        original = _original(facts, "original_max_position_embeddings", original_context)
         factor = facts.number("factor", _MAX_FACTOR, context / original)
         short, long = (facts.numbers(f"{name}_factor", rope_dim // 2) for name in ("short", "long"))
         magnitude = facts.optional_number("attention_factor", _MAX_FACTOR)
         return RopeScaling("longrope", factor, original, magnitude, short_factors=short, long_factors=long)
-    original = facts.integer("original_max_position_embeddings", _MAX_CONTEXT, original_context)
+    original = _original(facts, "original_max_position_embeddings", original_context)
     factor = facts.number("factor", _MAX_FACTOR, context / original if kind == "yarn" else None)
     if kind == "linear":
         return RopeScaling("linear", factor)
@@ -123,13 +131,20 @@ def scaling_from_hf(facts: Facts, rope_dim: int, original_context: int, context:
             raise facts.error("high_freq_factor", f"is {high:g}, not above low_freq_factor {low:g}")
         return RopeScaling("llama3", factor, original, low_frequency=low, high_frequency=high)
     if kind != "yarn":
-        raise facts.unsupported("rope_type", f"is {kind!r}; only {', '.join(_KINDS)} are supported")
+        raise facts.unsupported("rope_type", f"is {kind[:60]!r}; only {', '.join(_KINDS)} are supported")
     fast, slow = facts.number("beta_fast", _MAX_FACTOR, 32.0), facts.number("beta_slow", _MAX_FACTOR, 1.0)
     truncate = facts.boolean("truncate", True)
     return RopeScaling("yarn", factor, original, _yarn_magnitude(facts, factor), fast, slow, truncate)
 
 
 _KINDS = ("default", "linear", "dynamic", "yarn", "llama3", "longrope")
+
+
+def _original(facts: Facts, key: str, default: int) -> int:
+    original = facts.integer(key, _MAX_CONTEXT, default)
+    if original < 2:
+        raise facts.error(key, f"is {original}, no context to scale from")
+    return original
 
 
 def _yarn_magnitude(facts: Facts, factor: float) -> float | None:
@@ -157,14 +172,16 @@ def scaling_from_gguf(facts: Facts, context: int, *, has_long_factors: bool = Fa
         factor = facts.number("rope.scaling.factor", _MAX_FACTOR, None if has_type else older)
         return None if factor == 1.0 else RopeScaling("linear", factor)
     if kind == "longrope":
-        original = facts.integer("rope.scaling.original_context_length", _MAX_CONTEXT, context)
+        original = _original(facts, "rope.scaling.original_context_length", context)
         magnitude = facts.optional_number("rope.scaling.attn_factor", _MAX_FACTOR)
         factor = facts.number("rope.scaling.factor", _MAX_FACTOR, context / original)
         return RopeScaling("longrope", factor, original, magnitude)
     if kind != "yarn":
-        raise facts.unsupported("rope.scaling.type", f"is {kind!r}; only none, linear, yarn and longrope are supported")
+        raise facts.unsupported(
+            "rope.scaling.type", f"is {kind[:60]!r}; only none, linear, yarn and longrope are supported"
+        )
     factor = facts.number("rope.scaling.factor", _MAX_FACTOR)
-    original = facts.integer("rope.scaling.original_context_length", _MAX_CONTEXT, context)
+    original = _original(facts, "rope.scaling.original_context_length", context)
     fast = facts.number("rope.scaling.yarn_beta_fast", _MAX_FACTOR, 32.0)
     slow = facts.number("rope.scaling.yarn_beta_slow", _MAX_FACTOR, 1.0)
     times = facts.number("rope.scaling.yarn_attn_factor", _MAX_FACTOR, 1.0)
