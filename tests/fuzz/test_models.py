@@ -1,4 +1,4 @@
-"""Whole tiny models with damaged metadata and shapes: what is accepted is run, text to logits."""
+"""Whole tiny models with damaged metadata and shapes: what is accepted is run by both executors."""
 
 from pathlib import Path
 from typing import Any
@@ -7,9 +7,12 @@ import numpy as np
 import numpy.typing as npt
 from tests.fuzz.bounds import count_accepted
 from tests.fuzz.mutate import BOUNDARIES
+from tests.native.in_memory import chunk
+from tests.native.in_memory import run as native_run
 from tests.tiny import write_tiny_gguf
 
 from twostroke.models.load import dequantized, load_model
+from twostroke.native.executor import ExecutorConfig, NativeExecutor
 from twostroke.program.reference import ReferenceExecutor
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.weights.gguf import GGUFFile
@@ -81,13 +84,16 @@ def resized(data: npt.NDArray[np.uint8], kind: TensorType, shape: tuple[int, ...
 
 
 def run(path: Path) -> None:
-    """From text to logits, as the reference executor computes them."""
+    """From text to logits by the reference executor, and to a token by the native one."""
     model = load_model(path)
     try:
-        ids = Tokenizer.from_gguf(model.source.metadata).encode("a text, <|im_start|>")
+        ids = Tokenizer.from_gguf(model.source.metadata).encode("a text, <|im_start|>")[:8]
         with np.errstate(all="ignore"):
             executor = ReferenceExecutor(model.program, dequantized(model.source))
-            logits = executor.forward(executor.new_state(), ids[:8], 1)["logits"]
+            logits = executor.forward(executor.new_state(), ids, 1)["logits"]
         assert logits.shape == (1, model.config.vocab_size)
+        native = NativeExecutor(model.program, model.source, ExecutorConfig(1, (4,), 64, max_step_tokens=16))
+        result, _ = native_run(native, chunk(ids, num_outputs=1))
+        assert 0 <= result.token_ids[0] < model.config.vocab_size
     finally:
         model.source.close()
