@@ -119,6 +119,8 @@ def _fuse(tensors: Tensors, config: dict[str, Any], arch: str, layers: range) ->
     for layer in layers:
         if arch in ("phi3", "gptneox"):
             join(layer, ("attn_q", "attn_k", "attn_v"), "attn_qkv")
+        if arch == "qwen2moe":
+            tensors[f"blk.{layer}.ffn_gate_inp_shexp.weight"] = tensors[f"blk.{layer}.ffn_gate_inp_shexp.weight"][0]
         if arch == "phi3":
             join(layer, ("ffn_gate", "ffn_up"), "ffn_up")
 

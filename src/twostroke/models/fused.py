@@ -2,7 +2,7 @@
 
 A file stores q, k and v as `attn_qkv`, one after the other or (GPT-NeoX in its own format) head by head; Phi's gate and
 up as one `ffn_up`, gate first; gpt-oss in its own format all experts' gate and up as `ffn_gate_up_exps`, row by row in
-turn, with inputs as rows.
+turn, with inputs as rows. GGUF stores the one row that gates a shared expert as a vector.
 """
 
 from collections.abc import Collection, Iterator
@@ -19,6 +19,8 @@ def parts_of(config: ModelConfig, stored: Collection[str], *, by_head: bool = Fa
     parts: dict[str, Part] = {}
     for layer in range(config.num_layers):
         prefix = f"blk.{layer}."
+        if (gate := f"{prefix}ffn_gate_inp_shexp.weight") in stored:
+            parts[gate] = Part(gate, (1, config.dim), (1,))
         for kind in ("weight", "bias"):
             if f"{prefix}attn_qkv.{kind}" in stored:
                 parts.update(_qkv(config, prefix, kind, by_head=by_head))
