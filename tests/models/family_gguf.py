@@ -9,6 +9,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 
 from twostroke.models.load import dequantized, load_model
@@ -44,26 +45,27 @@ KEYS = {
 
 
 def write_family_gguf(directory: Path, path: Path, *, kind: TensorType = TensorType.F32) -> Path:
-    """Write the checkpoint in `directory` as GGUF to `path`, matrices as `kind` (F32 or F16)."""
+    """Write the checkpoint in `directory` as GGUF to `path`; matrices as `kind`, routers and vectors always as F32."""
     config = json.loads((directory / "config.json").read_text())
     model = load_model(directory)
     arch, weights = model.config.architecture, dequantized(model.source)
     tensors: Tensors = {name: weights(name) for name in model.program.weights}
     model.source.close()
-    layers = range(config["num_hidden_layers"])
     for change in (_interleave, _add_one, _fuse, _rope_tensors):
-        change(tensors, config, arch, layers)
-    kinds = {
-        name: kind if array.ndim > 1 and not name.endswith("bias") else TensorType.F32
-        for name, array in tensors.items()
-    }
+        change(tensors, config, arch, range(config["num_hidden_layers"]))
+    kinds = {name: _kind_of(name, array, kind) for name, array in tensors.items()}
     packed = {
-        name: array.astype(np.float16 if kinds[name] is TensorType.F16 else np.float32)
+        name: gguf.quants.quantize(array.astype(np.float32), gguf.GGMLQuantizationType(int(kinds[name])))
         for name, array in tensors.items()
     }
     table = {name: (kinds[name], array.shape) for name, array in tensors.items()}
     write_gguf(path, _metadata(config, arch), table, lambda name: packed[name].reshape(-1).view(np.uint8))
     return path
+
+
+def _kind_of(name: str, array: np.ndarray, kind: TensorType) -> TensorType:
+    is_matrix = array.ndim > 1 and name.endswith(".weight") and "ffn_gate_inp" not in name
+    return kind if is_matrix and array.shape[-1] % kind.block_size == 0 else TensorType.F32
 
 
 def _metadata(config: dict[str, Any], arch: str) -> dict[str, Any]:
