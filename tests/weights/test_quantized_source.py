@@ -94,9 +94,9 @@ def test_a_written_model_is_read_by_the_library(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_quantised_is_named(tmp_path: Path) -> None:
-    with model(tmp_path / "model.gguf", {"token_embd.weight": (4, 256)}) as file:
-        with pytest.raises(UnsupportedModelError, match="weights cannot be quantised to IQ2_S"):
-            QuantizedSource(file, TensorType.IQ2_S)
+    file = model(tmp_path / "model.gguf", {"token_embd.weight": (4, 256)})
+    with file, pytest.raises(UnsupportedModelError, match="weights cannot be quantised to IQ2_S"):
+        QuantizedSource(file, TensorType.IQ2_S)
     values = np.full((1, 32), np.inf, np.float32)
     path = tmp_path / "infinite.gguf"
     write_gguf(path, {}, {"a.weight": (TensorType.F32, (1, 32))}, lambda name: values.ravel().view(np.uint8))
