@@ -94,7 +94,7 @@ void Executor::add_elementwise(Elementwise kind, int out, int a, int b, float co
 
 void Executor::add_experts(ExpertsSpec spec) {
     auto& ops = ops_writing(spec.out);
-    ops.emplace_back(ExpertsOp{std::move(spec), std::make_shared<ExpertsPlan>()});
+    ops.emplace_back(ExpertsOp{std::move(spec), std::make_shared<std::vector<ExpertsPlan>>(1)});
 }
 
 void Executor::add_output_rows(int out, int x) { output_ops_.emplace_back(OutputRowsOp{out, x}); }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -160,7 +161,7 @@ class Executor {
     };
     struct ExpertsOp {
         ExpertsSpec spec;
-        std::shared_ptr<ExpertsPlan> plan;  // of the step in work
+        std::shared_ptr<std::vector<ExpertsPlan>> plans;  // of the step in work; of output rows, one a tile
     };
     struct OutputRowsOp { int out, x; };
     using Op = std::variant<EmbedOp, NormalizeOp, LinearOp, RopeOp, AttentionOp, ElementwiseOp, ExpertsOp, OutputRowsOp>;
@@ -195,10 +196,10 @@ class Executor {
     void run(int thread, const OutputRowsOp& op, Work& work);
 
     void prepare(const StepInput& input);
-    void route(const ExpertsOp& op, int64_t num_rows) const;
+    void route(const ExpertsSpec& spec, int64_t num_rows, ExpertsPlan& plan) const;
     std::vector<ExpertsPlan::Task> expert_tasks(const std::vector<int>& matrices, const std::vector<int32_t>& ends) const;
-    void run_expert(const ExpertsOp& op, const ExpertsPlan::Task& task, bool inner) const;
-    void quantize_pair(const float* x, int64_t pair, const PackedMatrix& reader) const;
+    void run_expert(const ExpertsSpec& spec, const ExpertsPlan::Task& task, bool inner) const;
+    void quantize_pair(const float* x, int64_t pair, std::initializer_list<int> readers) const;
     std::vector<Op>& ops_writing(int value) { return at(values_, value).of_outputs ? output_ops_ : token_ops_; }
     void plan_attention(const StepInput& input, AttentionPlan& plan) const;
     int64_t first_key(const AttentionOp& op, int64_t position) const;

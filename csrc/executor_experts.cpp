@@ -7,10 +7,9 @@
 
 namespace twostroke {
 
-// Each row's experts and shares, and the tasks of the step. Of equal logits the lower expert is chosen.
-void Executor::route(const ExpertsOp& op, int64_t num_rows) const {
-    const ExpertsSpec& spec = op.spec;
-    ExpertsPlan& plan = *op.plan;
+// Each row's experts and shares, and the tasks of the step. Of equal logits the lower expert is chosen; among logits of
+// which one is NaN there is no choice, and shares are NaN.
+void Executor::route(const ExpertsSpec& spec, int64_t num_rows, ExpertsPlan& plan) const {
     const auto num_experts = static_cast<int64_t>(spec.gates.size()), top_k = spec.top_k;
     std::vector<int32_t> ids(static_cast<size_t>(num_experts)), chosen(static_cast<size_t>(num_rows * top_k));
     std::vector<int32_t> ends(static_cast<size_t>(num_experts), 0);  // pairs of each expert, then where they end
@@ -18,10 +17,12 @@ void Executor::route(const ExpertsOp& op, int64_t num_rows) const {
     for (int64_t row = 0; row < num_rows; ++row) {
         const float* logits = value(spec.router) + row * num_experts;
         std::iota(ids.begin(), ids.end(), 0);
-        std::partial_sort(ids.begin(), ids.begin() + top_k, ids.end(), [&](int32_t a, int32_t b) {
-            return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
-        });
-        const float largest = logits[ids[0]];
+        const bool comparable = std::none_of(logits, logits + num_experts, [](float x) { return std::isnan(x); });
+        if (comparable)
+            std::partial_sort(ids.begin(), ids.begin() + top_k, ids.end(), [&](int32_t a, int32_t b) {
+                return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+            });
+        const float largest = comparable ? logits[ids[0]] : std::numeric_limits<float>::quiet_NaN();
         const int64_t counted = spec.of_all ? num_experts : top_k;
         float total = 0.0f;
         for (int64_t i = 0; i < counted; ++i) total += std::exp(logits[ids[static_cast<size_t>(i)]] - largest);
@@ -69,20 +70,22 @@ std::vector<Executor::ExpertsPlan::Task> Executor::expert_tasks(const std::vecto
     return tasks;
 }
 
-// What a pair's linear reads: x (cols), where it is the pair's row.
-void Executor::quantize_pair(const float* x, int64_t pair, const PackedMatrix& reader) const {
-    const int64_t cols = reader.cols;
-    QuantizeArgs a{x, cols, cols, {}, quant_rows(cols, pair), nullptr, 0, 1};
-    if (is_float(reader.type)) {
-        a.quant.quads = nullptr;
-        a.plain = scratch_.as<float>(plain_at_) + pair * cols;
+// What the linears of a pair read: x (cols), where it is the pair's row.
+void Executor::quantize_pair(const float* x, int64_t pair, std::initializer_list<int> readers) const {
+    const int64_t cols = at(matrices_, *readers.begin()).cols;
+    QuantizeArgs a{x, cols, cols, {}, {}, nullptr, 0, 1};
+    for (int id : readers) {
+        if (is_float(at(matrices_, id).type)) {
+            a.plain = scratch_.as<float>(plain_at_) + pair * cols;
+        } else {
+            a.quant = quant_rows(cols, pair);
+        }
     }
     kernels_.quantize_rows(a);
 }
 
 // One task: a gated linear of an expert's rows, or its output.
-void Executor::run_expert(const ExpertsOp& op, const ExpertsPlan::Task& task, bool inner) const {
-    const ExpertsSpec& spec = op.spec;
+void Executor::run_expert(const ExpertsSpec& spec, const ExpertsPlan::Task& task, bool inner) const {
     LinearArgs a{};
     a.matrix = &at(matrices_, (inner ? spec.gates : spec.downs)[static_cast<size_t>(task.expert)]);
     a.up = inner ? &at(matrices_, spec.ups[static_cast<size_t>(task.expert)]) : nullptr;
@@ -101,22 +104,23 @@ void Executor::run_expert(const ExpertsOp& op, const ExpertsPlan::Task& task, bo
 
 void Executor::run(int, const ExpertsOp& op, Work& work) {
     const ExpertsSpec& spec = op.spec;
-    const ExpertsPlan& plan = *op.plan;
+    // A thread may come here late, when others are at the next tile: each tile has a plan of its own.
+    ExpertsPlan& plan = (*op.plans)[static_cast<size_t>(at(values_, spec.out).of_outputs ? work.tile_begin / kOutputTile : 0)];
     const int64_t rows = rows_of(spec.x, work), dim = at(values_, spec.x).dim, num_pairs = rows * spec.top_k;
     const int64_t ffn_dim = at(matrices_, spec.gates[0]).rows;
-    threads_.stage(work.stage, 1, [&](int64_t) { route(op, rows); });
+    threads_.stage(work.stage, 1, [&](int64_t) { route(spec, rows, plan); });
     for_rows(work, num_pairs, [&](int64_t begin, int64_t end) {
         for (int64_t pair = begin; pair < end; ++pair)
-            quantize_pair(value(spec.x) + plan.rows[static_cast<size_t>(pair)] * dim, pair, at(matrices_, spec.gates[0]));
+            quantize_pair(value(spec.x) + plan.rows[static_cast<size_t>(pair)] * dim, pair, {spec.gates[0], spec.ups[0]});
     });
     threads_.stage(work.stage, static_cast<int64_t>(plan.inner.size()),
-                   [&](int64_t i) { run_expert(op, plan.inner[static_cast<size_t>(i)], true); });
+                   [&](int64_t i) { run_expert(spec, plan.inner[static_cast<size_t>(i)], true); });
     for_rows(work, num_pairs, [&](int64_t begin, int64_t end) {
         for (int64_t pair = begin; pair < end; ++pair)
-            quantize_pair(scratch_.as<float>(inner_at_) + pair * ffn_dim, pair, at(matrices_, spec.downs[0]));
+            quantize_pair(scratch_.as<float>(inner_at_) + pair * ffn_dim, pair, {spec.downs[0]});
     });
     threads_.stage(work.stage, static_cast<int64_t>(plan.outer.size()),
-                   [&](int64_t i) { run_expert(op, plan.outer[static_cast<size_t>(i)], false); });
+                   [&](int64_t i) { run_expert(spec, plan.outer[static_cast<size_t>(i)], false); });
     for_rows(work, rows, [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
             float* out = value(spec.out) + row * dim;

@@ -48,6 +48,9 @@ void Executor::prepare(const StepInput& input) {
         }
     }
     for (auto& plan : plans_) plan_attention(input, plan);
+    const auto tiles = static_cast<size_t>(input.num_outputs + kOutputTile - 1) / kOutputTile;
+    for (auto& op : output_ops_)
+        if (auto* experts = std::get_if<ExpertsOp>(&op)) experts->plans->resize(std::max(tiles, experts->plans->size()));
 }
 
 void Executor::step(const StepInput& input, const StepOutput& output, int value) {
