@@ -71,15 +71,15 @@ def write_tiny_gguf(path: str | Path, arch: str = "llama", **fields: object) -> 
     """Write a `TinyModel(arch, **fields)` to `path` and return the path."""
     model = TinyModel(arch=arch, **fields)  # type: ignore[arg-type]
     writer = gguf.GGUFWriter(str(path), arch)
-    _write_sizes(writer, model)
-    _write_tokenizer(writer, model)
+    write_sizes(writer, model)
+    write_tokenizer(writer, model)
     rng = np.random.default_rng(model.seed)
     for name, shape, scale in _tensors(model):
         if len(shape) == 1:
             writer.add_tensor(name, _vector(name, shape[0], scale, rng))
         else:
             kind = model.type_of(name)
-            writer.add_tensor(name, _packed(kind, shape, scale, rng), raw_dtype=kind)
+            writer.add_tensor(name, packed_matrix(kind, shape, scale, rng), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -111,7 +111,7 @@ def _merge_pairs() -> Iterator[tuple[str, str]]:
     yield from ((space + first, second) for first in _LETTERS for second in _LETTERS)
 
 
-def _write_sizes(writer: gguf.GGUFWriter, model: TinyModel) -> None:
+def write_sizes(writer: gguf.GGUFWriter, model: TinyModel) -> None:
     writer.add_name(f"Tiny {model.arch}")
     writer.add_block_count(model.num_layers)
     writer.add_context_length(model.context)
@@ -133,7 +133,7 @@ def _write_sizes(writer: gguf.GGUFWriter, model: TinyModel) -> None:
             writer.add_float32(key, value)
 
 
-def _write_tokenizer(writer: gguf.GGUFWriter, model: TinyModel) -> None:
+def write_tokenizer(writer: gguf.GGUFWriter, model: TinyModel) -> None:
     tokens, merges = tiny_vocabulary(model.vocab)
     kinds = [gguf.TokenType.NORMAL] * (len(tokens) - len(CONTROL_TOKENS))
     kinds += [gguf.TokenType.CONTROL] * len(CONTROL_TOKENS)
@@ -180,7 +180,7 @@ def _vector(name: str, size: int, scale: float, rng: np.random.Generator) -> npt
     return (centre + scale * rng.standard_normal(size)).astype(np.float32)
 
 
-def _packed(
+def packed_matrix(
     kind: gguf.GGMLQuantizationType, shape: tuple[int, ...], scale: float, rng: np.random.Generator
 ) -> npt.NDArray[np.generic]:
     """A random matrix of standard deviation `scale`: quantised, or for K-quants random blocks (rows, row_bytes)."""
