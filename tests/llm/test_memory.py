@@ -12,6 +12,7 @@ from twostroke.llm import loading
 from twostroke.llm.config import LLMConfig
 from twostroke.llm.memory import LEAST_POOL_TOKENS, MemoryPlan, plan_memory
 from twostroke.models.load import load_model
+from twostroke.models.registry import OUTPUTS
 from twostroke.program.passes import fuse
 
 MODELS: list[dict[str, Any]] = [
@@ -34,7 +35,7 @@ def test_the_plan_is_what_the_executor_takes(tmp_path: Path, fields: dict[str, A
 
 
 def plan(path: Path, available: int, **options: Any) -> MemoryPlan:
-    model, config = load_model(path), LLMConfig.of(**options)
+    model, config = load_model(path, OUTPUTS), LLMConfig.of(**options)
     context = config.context or model.config.context_length
     with model.source:
         return plan_memory(

@@ -12,7 +12,7 @@ import click
 from twostroke import __version__
 from twostroke.errors import TwostrokeError
 
-COMMANDS = ("run", "pull", "list", "rm", "inspect", "eval", "probe")
+COMMANDS = ("run", "embed", "pull", "list", "rm", "inspect", "eval", "probe")
 _INTERRUPTED = 130  # as shells report a program ended by Ctrl-C
 
 
@@ -70,7 +70,7 @@ class Misuse(Failure):
 def main(context: click.Context) -> None:
     """Run language models on the CPU, with an account of what prefill and decode cost.
 
-    MODEL is an alias (`twostroke list`), a GGUF file, or hf:owner/name[/file].
+    MODEL is an alias (`twostroke list`), a GGUF file, a Hugging Face directory, or hf:owner/name[/file].
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

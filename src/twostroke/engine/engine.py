@@ -11,7 +11,7 @@ from twostroke.engine.request import FinishReason, Request, State
 from twostroke.engine.scheduler import Scheduler
 from twostroke.engine.validation import check_request, resolve_max_tokens
 from twostroke.kvcache.cache import KVCache
-from twostroke.native.batch import StepResult
+from twostroke.native.batch import FloatArray, StepResult
 
 
 class Engine:
@@ -73,8 +73,8 @@ class Engine:
         plan = self._scheduler.schedule()
         if plan.chunks:
             try:
-                result = self._run(plan)
-                self._commit(plan, result, started)
+                result, hidden = self._run(plan)
+                self._commit(plan, result, hidden, started)
             except BaseException as error:
                 self._fail(plan, error)
                 if not isinstance(error, Exception):
@@ -88,16 +88,21 @@ class Engine:
         events, self._events = self._events, []
         return events
 
-    def _run(self, plan: StepPlan) -> StepResult:
-        return self._executor.collect(self._executor.submit(plan.batch(self.cache.block_tokens)))
+    def _run(self, plan: StepPlan) -> tuple[StepResult, FloatArray | None]:
+        """The step's outputs, and the hidden rows of all of them where the plan wants some."""
+        handle = self._executor.submit(plan.batch(self.cache.block_tokens))
+        if plan.wants_hidden:
+            return self._executor.collect_value(handle, "hidden")
+        return self._executor.collect(handle), None
 
-    def _commit(self, plan: StepPlan, result: StepResult, started: float) -> None:
-        progress = self._scheduler.commit(plan, result)
+    def _commit(self, plan: StepPlan, result: StepResult, hidden: FloatArray | None, started: float) -> None:
+        progress = self._scheduler.commit(plan, result, hidden)
         now = perf_counter()
         self.ledger.record(plan, result.seconds, started, now)
         for token in progress.tokens:
             self.ledger.record_token(token.request, now)
         self._events += progress.tokens
+        self._events += progress.hidden
         self._events += [Finished(request, self.ledger.close(request, now)) for request in progress.finished]
 
     def _fail(self, plan: StepPlan, error: BaseException) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from twostroke.engine.ledger import RequestSummary
 from twostroke.engine.request import Request
+from twostroke.native.batch import FloatArray
 
 
 @dataclass(slots=True)
@@ -23,6 +24,14 @@ class NewToken:
 
 
 @dataclass(slots=True)
+class HiddenRows:
+    """The program's "hidden" output, (num_rows, dim), for the next of the rows that a request asked for."""
+
+    request: Request
+    rows: FloatArray
+
+
+@dataclass(slots=True)
 class Finished:
     """The request has ended; `request.finish_reason`, `.error` and `.scores` say how. Its blocks are free."""
 
@@ -30,4 +39,4 @@ class Finished:
     summary: RequestSummary
 
 
-Event = NewToken | Finished
+Event = NewToken | HiddenRows | Finished

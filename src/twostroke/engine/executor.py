@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from twostroke.native.batch import Batch, StepResult
+from twostroke.native.batch import Batch, FloatArray, StepResult
 from twostroke.program.cost import CostModel
 
 
@@ -32,3 +32,6 @@ class Executor(Protocol):
 
     def collect(self, handle: Any) -> StepResult:
         """Waits for the step and returns its outputs."""
+
+    def collect_value(self, handle: Any, output: str) -> tuple[StepResult, FloatArray]:
+        """As `collect`, and the program's named output, (num_outputs, dim)."""

@@ -29,6 +29,11 @@ class StepPlan:
 
     chunks: tuple[Chunk, ...]
 
+    @property
+    def wants_hidden(self) -> bool:
+        """Some output row is wanted as its hidden row."""
+        return any(chunk.num_outputs and chunk.request.params.num_hidden for chunk in self.chunks)
+
     def batch(self, block_tokens: int) -> Batch:
         """The same step in numbers. Arrays are views of the requests' own; running the step must not change them."""
         return Batch(tuple(_batch_chunk(chunk, block_tokens) for chunk in self.chunks))
@@ -46,13 +51,14 @@ def _batch_chunk(chunk: Chunk, block_tokens: int) -> BatchChunk:
     request = chunk.request
     end = chunk.start + chunk.length
     first_output = end - chunk.num_outputs
+    is_scored = not request.params.num_hidden and first_output + 1 < min(end + 1, request.num_tokens)
     return BatchChunk(
         request.tokens[chunk.start : end],
         chunk.start,
         chunk.phase,
         request.table.first(-(-end // block_tokens)),
         chunk.num_outputs,
-        _targets(request, first_output, end) if first_output + 1 < min(end + 1, request.num_tokens) else None,
+        _targets(request, first_output, end) if is_scored else None,
         request.sampling,
         request.tokens[:end] if request.sampling.has_penalties else None,
         request.num_prompt,

@@ -39,6 +39,7 @@ class GenerationParams:
     ignore_eos       `stop_ids` do not end the request
     sampling         how each output becomes a token
     prompt_logprobs  score the prompt's tokens too, all but the first
+    num_hidden       the prompt's last so many rows give the program's "hidden" rows; no token follows
     """
 
     max_tokens: int | None = None
@@ -46,6 +47,7 @@ class GenerationParams:
     ignore_eos: bool = False
     sampling: Sampling = field(default_factory=Sampling)
     prompt_logprobs: bool = False
+    num_hidden: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,9 @@ class Request:
         self.sampling = self.params.sampling
         if (self.num_forced or self.params.prompt_logprobs) and self.sampling.num_logprobs < 0:
             self.sampling = replace(self.sampling, num_logprobs=0)  # a score is a log-probability
-        if self.params.prompt_logprobs:
+        if self.params.num_hidden:
+            self.next_output = self.num_prompt - self.params.num_hidden
+        elif self.params.prompt_logprobs:
             self.next_output = 0
         else:
             self.next_output = self.num_prompt - 1 if self.num_forced or max_tokens else self.num_prompt

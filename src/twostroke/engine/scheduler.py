@@ -3,21 +3,22 @@
 from dataclasses import dataclass, field
 
 from twostroke.engine.decode import decode_chunks
-from twostroke.engine.events import NewToken
+from twostroke.engine.events import HiddenRows, NewToken
 from twostroke.engine.plan import Chunk, StepPlan
 from twostroke.engine.prefill import prefill_chunks
 from twostroke.engine.queues import Queues
 from twostroke.engine.request import FinishReason, Request, State, TokenScore
 from twostroke.kvcache.cache import KVCache
-from twostroke.native.batch import StepResult
+from twostroke.native.batch import FloatArray, StepResult
 from twostroke.program.phase import Phase
 
 
 @dataclass(slots=True)
 class Progress:
-    """What a step brought: tokens in the order of its rows, and requests that ended by them."""
+    """What a step brought: tokens and hidden rows in the order of its rows, and requests that ended by them."""
 
     tokens: list[NewToken] = field(default_factory=list)
+    hidden: list[HiddenRows] = field(default_factory=list)
     finished: list[Request] = field(default_factory=list)
 
 
@@ -40,15 +41,21 @@ class Scheduler:
         chunks += prefill_chunks(self.queues, budget, self._max_chunk_tokens, self._max_running)
         return StepPlan(tuple(chunks))
 
-    def commit(self, plan: StepPlan, result: StepResult) -> Progress:
-        """Takes a step's outputs into its requests; those that end give back their blocks."""
+    def commit(self, plan: StepPlan, result: StepResult, hidden: FloatArray | None = None) -> Progress:
+        """Takes a step's outputs into its requests; those that end give back their blocks. `hidden` is the program's
+        output of that name, (num_outputs, dim), where the plan wants it."""
         progress, outputs, first = Progress(), _Outputs(result), 0
         for chunk in plan.chunks:
             request = chunk.request
             request.num_computed = chunk.start + chunk.length
-            for row in range(request.num_computed - chunk.num_outputs, request.num_computed):
-                self._take_output(request, row, outputs, first, progress)
-                first += 1
+            if hidden is not None and chunk.num_outputs and request.params.num_hidden:
+                request.next_output = request.num_computed
+                progress.hidden.append(HiddenRows(request, hidden[first : first + chunk.num_outputs]))
+            else:
+                for index in range(chunk.num_outputs):
+                    row = request.num_computed - chunk.num_outputs + index
+                    self._take_output(request, row, outputs, first + index, progress)
+            first += chunk.num_outputs
             self._settle(chunk, progress)
         return progress
 

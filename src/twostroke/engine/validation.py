@@ -21,6 +21,7 @@ def check_request(request: Request, vocab_size: int) -> None:
     check_ids("prompt token", request.prompt_ids, vocab_size)
     check_ids("forced token", request.forced_ids, vocab_size)
     check_params(request.params, vocab_size)
+    _check_hidden(request)
 
 
 def check_ids(field: str, token_ids: Sequence[int], vocab_size: int) -> None:
@@ -34,6 +35,14 @@ def check_params(params: GenerationParams, vocab_size: int) -> None:
     if params.max_tokens is not None:
         require(params.max_tokens >= 0, "max_tokens", "at least 0", params.max_tokens)
     check_sampling(params.sampling, vocab_size)
+
+
+def _check_hidden(request: Request) -> None:
+    params, num_prompt = request.params, len(request.prompt_ids)
+    require(0 <= params.num_hidden <= num_prompt, "num_hidden", f"from 0 to {num_prompt}", params.num_hidden)
+    if params.num_hidden:
+        is_alone = params.max_tokens == 0 and not params.prompt_logprobs and not len(request.forced_ids)
+        require(is_alone, "num_hidden", "0 where tokens or scores are wanted", params.num_hidden)
 
 
 def check_sampling(s: Sampling, vocab_size: int) -> None:

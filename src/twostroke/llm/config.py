@@ -22,13 +22,14 @@ def _option(default: Any, text: str, choices: tuple[str, ...] = ()) -> Any:
 class LLMConfig:
     """How a model is loaded. Raises ConfigError where a number is below 1 or a name unknown."""
 
-    model: str = _option(DEFAULT_MODEL, "Alias, GGUF file, or hf:owner/name[/file].")
+    model: str = _option(DEFAULT_MODEL, "Alias, GGUF file, Hugging Face directory, or hf:owner/name[/file].")
     context: int | None = _option(None, "Tokens of prompt and answer together at most; default: the model's.")
     max_batch: int = _option(8, "Requests that run together; more wait. Sizes the KV pool.")
     threads: int | None = _option(None, "Threads that compute; default: from affinity, cgroup quota and cores.")
     kv: str = _option("f16", "Type of the KV cache.", KV_NAMES)
     isa: str | None = _option(None, "Instruction set; default: the best this machine has.", ISA_NAMES)
     max_step_tokens: int = _option(512, "Rows of one engine step at most: how far a prompt is cut into chunks.")
+    embed_only: bool = _option(False, "Load no more than embeddings need: without the output matrix.")
 
     def __post_init__(self) -> None:
         for name in ("context", "max_batch", "max_step_tokens"):

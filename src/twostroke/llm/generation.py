@@ -95,7 +95,7 @@ class Generation:
             if not was_stopped:
                 piece = self._stops.push(self._detokenizer.flush())
                 piece += self._stops.flush()
-        elif not was_stopped:  # tokens may still come after a stop string, until the engine is told
+        elif isinstance(event, NewToken) and not was_stopped:  # some come after a stop string, until the engine knows
             self._tokens.append(event)
             if event.token_id < self._tokenizer.vocab_size:  # rows above are padding of the embedding table
                 piece = self._stops.push(self._detokenizer.push(event.token_id))

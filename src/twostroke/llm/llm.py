@@ -8,6 +8,9 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any, Literal, Self, cast, overload
 
+import numpy as np
+import numpy.typing as npt
+
 from twostroke.engine.account import PhaseTotals
 from twostroke.engine.config import EngineConfig
 from twostroke.engine.engine import Engine
@@ -15,11 +18,13 @@ from twostroke.engine.loop import EngineLoop
 from twostroke.engine.request import GenerationParams, Request
 from twostroke.errors import InvalidRequestError, TwostrokeError
 from twostroke.llm.config import LLMConfig, SamplingParams
+from twostroke.llm.embedding import Embedding, EmbeddingSettings
 from twostroke.llm.generation import Generation
 from twostroke.llm.loading import Loaded, load
 from twostroke.llm.memory import MemoryPlan
 from twostroke.llm.results import Completion, Message, Prompt, Score
 from twostroke.llm.sampling import SamplingDefaults
+from twostroke.llm.together import run_together
 from twostroke.models.config import ModelConfig
 from twostroke.native.threads import ThreadChoice
 from twostroke.program.phase import Phase
@@ -118,6 +123,8 @@ class LLM:
         """
         if phase not in list(Phase):
             raise InvalidRequestError(f"phase must be {' or '.join(Phase)}, not {phase!r}")
+        if self.config.embed_only:
+            raise InvalidRequestError("the model is loaded for embeddings only")
         ids = self._ids(text)
         if len(ids) < 2:
             raise InvalidRequestError(f"a text of {len(ids)} tokens has nothing to score; it needs at least 2")
@@ -129,6 +136,26 @@ class LLM:
             for _ in stream:
                 pass
         return Score(tuple(ids), tuple(score.logprob for score in request.scores), Phase(phase))
+
+    def embed(
+        self, texts: Prompt | Sequence[Prompt], *, pooling: str | None = None, normalize: bool | None = None
+    ) -> npt.NDArray[np.float32]:
+        """Embeddings of texts, or their token ids, run together: (num_texts, dim); of one text (1, dim).
+
+        A vector is the "last" token's hidden row after the final norm, or the "mean" of all, scaled to length 1. None
+        is what the model says (`embedding`). Raises InvalidRequestError for a text without tokens, ContextLengthError,
+        UnsupportedModelError where the model asks for another pooling.
+        """
+        settings = self.embedding
+        kind = settings.choose(pooling)
+        prompts = [cast("Prompt", texts)] if _is_one(texts) else list(cast("Sequence[Prompt]", texts))
+        ids = [[*self._ids(text), *(settings.end_ids if isinstance(text, str) else ())] for text in prompts]
+        if not all(ids):
+            raise InvalidRequestError(f"text {ids.index([])} to embed has no tokens")
+        done = run_together(Embedding(self._open.loop, str(next(self._labels)), own, kind) for own in ids)
+        unit = settings.normalize if normalize is None else normalize
+        vectors = [embedding.vector(unit) for embedding in done]
+        return np.stack(vectors) if vectors else np.empty((0, self.model_config.dim), np.float32)
 
     def totals(self, phase: Phase) -> PhaseTotals:
         """What ran in a phase since the model was loaded, all requests together."""
@@ -148,8 +175,13 @@ class LLM:
 
     @property
     def path(self) -> Path:
-        """The model's file."""
+        """The model's file or directory."""
         return self._open.loaded.path
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was decided where the model's files contradict themselves."""
+        return self._open.loaded.warnings
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -168,6 +200,11 @@ class LLM:
     def defaults(self) -> SamplingDefaults:
         """What is used where a sampling keyword is not given."""
         return self._open.loaded.defaults
+
+    @property
+    def embedding(self) -> EmbeddingSettings:
+        """What the model says about its embeddings."""
+        return self._open.loaded.embedding
 
     @property
     def threads(self) -> ThreadChoice:
@@ -197,6 +234,8 @@ class LLM:
 
     def _start(self, ids: Sequence[int], params: SamplingParams) -> Generation:
         opened = self._open
+        if self.config.embed_only:
+            raise InvalidRequestError("the model is loaded for embeddings only")
         generation = GenerationParams(
             max_tokens=params.max_tokens,
             stop_ids=opened.loaded.tokenizer.eos_ids,
@@ -230,19 +269,4 @@ def _is_one(prompts: Prompt | Sequence[Prompt]) -> bool:
 
 
 def _finish(starts: Iterable[Generation]) -> list[Completion]:
-    """Starts all and runs them to their end, each step's events taken before the next step; where one fails, the
-    others end too."""
-    generations: list[Generation] = []
-    try:
-        generations.extend(starts)
-        pending = generations
-        while pending:
-            pending[0].advance()
-            for generation in pending:
-                while generation.has_event:
-                    generation.advance()
-            pending = [generation for generation in pending if not generation.is_over]
-    finally:
-        for generation in generations:
-            generation.close()
-    return [generation.completion for generation in generations]
+    return [generation.completion for generation in run_together(starts)]

@@ -11,10 +11,12 @@ from typing import Any, cast
 
 from twostroke.errors import ContextLengthError, TwostrokeError
 from twostroke.llm.config import LLMConfig
+from twostroke.llm.embedding import EmbeddingSettings
 from twostroke.llm.memory import MemoryPlan, plan_memory
 from twostroke.llm.sampling import SamplingDefaults
 from twostroke.models.config import ModelConfig
 from twostroke.models.load import Model, load_model
+from twostroke.models.registry import OUTPUTS
 from twostroke.native.executor import ExecutorConfig, KvName, NativeExecutor, pick_isa
 from twostroke.native.threads import ThreadChoice, choose_threads
 from twostroke.program.passes import fuse
@@ -36,9 +38,11 @@ class Loaded:
     threads: ThreadChoice
     memory: MemoryPlan
     defaults: SamplingDefaults
+    embedding: EmbeddingSettings
     tokenizer: Tokenizer
     encoder: ChatEncoder | TwostrokeError
     executor: NativeExecutor
+    warnings: tuple[str, ...]
 
 
 def load(config: LLMConfig, progress: ProgressCallback) -> Loaded:
@@ -50,7 +54,7 @@ def load(config: LLMConfig, progress: ProgressCallback) -> Loaded:
     threads = choose_threads(config.threads)
     pick_isa(config.isa)
     path = ensure(config.model, progress=progress)
-    model = load_model(path)
+    model = load_model(path, ("hidden",) if config.embed_only else OUTPUTS, context=config.context)
     with closing(model.source), ThreadPoolExecutor(1) as background:
         context = _context(config, model.config)
         program = fuse(model.program)
@@ -62,11 +66,17 @@ def load(config: LLMConfig, progress: ProgressCallback) -> Loaded:
             num_threads=threads.num_threads,
             available=available_memory(),
         )
-        text = background.submit(_load_text, model.metadata)
-        defaults = SamplingDefaults.from_gguf(model.metadata)
+        text = background.submit(load_text, path, model.metadata)
+        if path.is_dir():
+            defaults, embedding = SamplingDefaults.from_hf(path), EmbeddingSettings.from_hf(path)
+        else:
+            defaults = SamplingDefaults.from_gguf(model.metadata)
+            embedding = EmbeddingSettings.from_gguf(model.metadata)
         executor = _executor(program, model, config, threads, memory, context)
         tokenizer, encoder = text.result()
-    return Loaded(path, model.config, context, threads, memory, defaults, tokenizer, encoder, executor)
+    return Loaded(
+        path, model.config, context, threads, memory, defaults, embedding, tokenizer, encoder, executor, model.warnings
+    )
 
 
 def _context(config: LLMConfig, model: ModelConfig) -> int:
@@ -88,9 +98,19 @@ def _executor(
     return NativeExecutor(program, model.source, settings, fused=False)
 
 
-def _load_text(metadata: Mapping[str, Any]) -> tuple[Tokenizer, ChatEncoder | TwostrokeError]:
-    tokenizer = Tokenizer.from_gguf(metadata)
+def load_text(path: Path, metadata: Mapping[str, Any]) -> tuple[Tokenizer, ChatEncoder | TwostrokeError]:
+    """Tokenizer and chat encoder, from a directory's files or a GGUF file's metadata. Where there is no usable chat
+    template the encoder is the error to raise: a base model can still complete texts.
+
+    Raises ModelFileError and UnsupportedModelError, naming the model, for a tokenizer that is missing, malformed or not
+    supported.
+    """
     try:
-        return tokenizer, ChatEncoder(ChatTemplate.from_gguf(metadata), tokenizer)
-    except TwostrokeError as error:  # a base model can still complete texts
+        tokenizer = Tokenizer.from_hf(path) if path.is_dir() else Tokenizer.from_gguf(metadata)
+    except TwostrokeError as error:
+        raise type(error)(f"{path}: {error}") from None
+    try:
+        template = ChatTemplate.from_hf(path) if path.is_dir() else ChatTemplate.from_gguf(metadata)
+        return tokenizer, ChatEncoder(template, tokenizer)
+    except TwostrokeError as error:
         return tokenizer, error

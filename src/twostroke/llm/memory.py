@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from twostroke.llm.config import LLMConfig
 from twostroke.native.executor import BLOCK_TOKENS, KV_BITS
+from twostroke.native.lower import sampled_output
 from twostroke.program.ops import Attention, Linear
 from twostroke.program.passes import plan_arena
 from twostroke.program.program import Program
@@ -72,7 +73,7 @@ def plan_memory(
     weights = sum(_packed_bytes(weight, source) for weight in program.weights.values())
     per_token = _kv_bytes_per_token(program, KV_BITS[config.kv])
     activations = _activation_bytes(program, source, config.max_step_tokens, context, num_threads)
-    overhead = _FIXED_OVERHEAD + _OVERHEAD_A_TOKEN * program.values[program.outputs["logits"]].dim
+    overhead = _FIXED_OVERHEAD + _OVERHEAD_A_TOKEN * program.values[sampled_output(program)].dim
     free = available - weights - activations - overhead
     least = context if config.context is not None else min(context, LEAST_POOL_TOKENS)
     tokens = max(least, min(config.max_batch * context, free // 2 // per_token))

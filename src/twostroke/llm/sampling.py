@@ -6,26 +6,25 @@ import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, Self
 
 from twostroke.errors import ModelFileError
 from twostroke.llm.config import SamplingParams
 from twostroke.native.batch import Sampling
+from twostroke.weights.directory import member
+from twostroke.weights.model_json import read_object
 
 _SEED_BITS = 32  # short enough to type again
+_NAMES = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 # Where a GGUF file keeps its model's generation config.
-_KEYS = {
-    "temperature": "general.sampling.temp",
-    "top_k": "general.sampling.top_k",
-    "top_p": "general.sampling.top_p",
-    "min_p": "general.sampling.min_p",
-    "repetition_penalty": "general.sampling.penalty_repeat",
-}
+_KEYS = ("temp", "top_k", "top_p", "min_p", "penalty_repeat")
+_GENERATION_CONFIG = "generation_config.json"
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingDefaults:
-    """The constants; `from_gguf` replaces those that a model's file gives."""
+    """The constants; `from_gguf` and `from_hf` replace those that a model gives."""
 
     temperature: float = 0.3
     top_k: int = 0
@@ -38,13 +37,21 @@ class SamplingDefaults:
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, Any]) -> Self:
         """Raises ModelFileError naming a key that is not a finite number."""
-        found: dict[str, Any] = {}
-        for name, key in _KEYS.items():
-            if key in metadata:
-                value = metadata[key]
-                if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                    raise ModelFileError(f"metadata '{key}' is not a finite number")
-                found[name] = int(value) if name == "top_k" else float(value)
+        keys = {name: f"general.sampling.{key}" for name, key in zip(_NAMES, _KEYS, strict=True)}
+        return cls(**_numbers(metadata, keys, "metadata"))
+
+    @classmethod
+    def from_hf(cls, directory: Path) -> Self:
+        """From a directory's generation_config.json, if it has one; a `do_sample` of false is a temperature of 0.
+
+        Raises ModelFileError, naming file and key, for a file that is malformed or a key that is not a finite number.
+        """
+        if not (directory / _GENERATION_CONFIG).exists():
+            return cls()
+        given = read_object(member(directory, _GENERATION_CONFIG, "every model"))
+        found = _numbers(given, {name: name for name in _NAMES}, f"{directory / _GENERATION_CONFIG}:")
+        if given.get("do_sample") is False:
+            found["temperature"] = 0.0
         return cls(**found)
 
     def items(self) -> list[tuple[str, float]]:
@@ -63,3 +70,16 @@ class SamplingDefaults:
             seed=secrets.randbits(_SEED_BITS) if params.seed is None else params.seed,
             num_logprobs=-1 if params.logprobs is None else params.logprobs,
         )
+
+
+def _numbers(given: Mapping[str, Any], keys: Mapping[str, str], where: str) -> dict[str, Any]:
+    """The finite numbers under `keys`, by field; absent and null ones left out."""
+    found: dict[str, Any] = {}
+    for name, key in keys.items():
+        value = given.get(key)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise ModelFileError(f"{where} '{key}' is not a finite number")
+        found[name] = int(value) if name == "top_k" else float(value)
+    return found

@@ -13,7 +13,7 @@ import numpy as np
 from twostroke.errors import ConfigError
 from twostroke.native import _core
 from twostroke.native.batch import Batch, BatchChunk, FloatArray, StepResult
-from twostroke.native.lower import Lowering
+from twostroke.native.lower import Lowering, sampled_output
 from twostroke.program.cost import CostModel, Storage
 from twostroke.program.passes import fuse
 from twostroke.program.program import Program
@@ -71,7 +71,7 @@ class NativeExecutor:
         self.block_tokens = BLOCK_TOKENS
         self.num_blocks = config.num_blocks
         self.max_step_tokens = config.max_step_tokens
-        self.vocab_size = self.program.values[self.program.outputs["logits"]].dim
+        self.vocab_size = self.program.values[sampled_output(self.program)].dim
         self._core = _core.Executor(
             self.isa,
             config.num_threads,

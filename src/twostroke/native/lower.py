@@ -74,7 +74,7 @@ class Lowering:
             if isinstance(rule, str):
                 raise UnsupportedModelError(f"the native executor cannot run op {op.kind!r}: {rule}")
             rule(self, op)
-        self.core.finish(self.values[self.program.outputs["logits"]])
+        self.core.finish(self.values[sampled_output(self.program)])
 
     def matrix(self, weight: Weight) -> int:
         if weight.name not in self._matrices:
@@ -135,6 +135,12 @@ class Lowering:
     def _floats(self, weight: Weight) -> np.ndarray[Any, np.dtype[np.float32]]:
         info = self._source.info(weight.name)
         return dequantize(self._source.data(weight.name), info.type, info.shape)
+
+
+def sampled_output(program: Program) -> str:
+    """The value that tokens are drawn from: the logits. Of a program without them, its hidden rows, whose tokens mean
+    nothing: it is run for those rows alone."""
+    return program.outputs.get("logits") or program.outputs["hidden"]
 
 
 Rule = Callable[[Lowering, Any], None]

@@ -1,0 +1,116 @@
+"""Hugging Face directories and shards through the Python API: the same model gives the same tokens from any format."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tiny import CONTROL_TOKENS, write_tiny_gguf
+from tests.tiny_directory import write_tiny_directory
+
+from twostroke import LLM
+from twostroke.errors import ChatTemplateError, ModelFileError, ModelNotFoundError
+from twostroke.weights.gguf import GGUFFile
+from twostroke.weights.gguf_writer import write_gguf
+
+MESSAGES = [{"role": "user", "content": "a nice tea, 12 of them"}]
+END_OF_TEXT, START, END_OF_TURN = range(320 - len(CONTROL_TOKENS), 320)
+
+
+@pytest.fixture(scope="module")
+def gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_gguf(tmp_path_factory.mktemp("gguf") / "m.gguf", "qwen2", seed=5, tied=False)
+
+
+def answers(path: Path) -> tuple[Any, ...]:
+    with LLM(path, threads=1) as llm:
+        chat = llm.chat(MESSAGES, temperature=0, max_tokens=30, ignore_eos=True)
+        raw = llm.generate("tea is", temperature=0.9, top_p=0.9, seed=4, max_tokens=20)
+        return chat.token_ids, chat.prompt_tokens, raw.token_ids, raw.text, llm.score("a nice tea").logprobs
+
+
+def test_a_directory_is_the_model_that_the_file_is(gguf: Path, tmp_path: Path) -> None:
+    assert answers(write_tiny_directory(tmp_path / "model", gguf)) == answers(gguf)
+
+
+def test_shards_are_the_model_that_the_file_is(gguf: Path, tmp_path: Path) -> None:
+    """Named by any of them."""
+    with GGUFFile.open(gguf) as file:
+        names = list(file.names)
+        for number, part in enumerate((names[:9], names[9:])):
+            split = {"split.no": number, "split.count": 2, "split.tensors.count": len(names)}
+            tensors = {name: (file.info(name).type, file.info(name).shape) for name in part}
+            path = tmp_path / f"m-0000{number + 1}-of-00002.gguf"
+            write_gguf(path, {**(file.metadata if number == 0 else {}), **split}, tensors, file.data)
+    expected = answers(gguf)
+    for number in (1, 2):
+        assert answers(tmp_path / f"m-0000{number}-of-00002.gguf") == expected
+
+
+def test_an_answer_ends_at_what_any_of_the_files_calls_an_end(gguf: Path, tmp_path: Path) -> None:
+    """LIM-06: the generation config lists one end, the tokenizer's end of turn is another, the config has a third."""
+    third = 65
+    files = {
+        "generation_config.json": {"eos_token_id": [END_OF_TEXT]},
+        "tokenizer_config.json": {"eos_token": "<|im_end|>"},
+        "config.json": {"eos_token_id": third},
+    }
+    with LLM(write_tiny_directory(tmp_path / "model", gguf, files=files), threads=1) as llm:
+        for token_id in (END_OF_TEXT, END_OF_TURN, third):
+            found = llm.generate("tea", temperature=0, max_tokens=5, logit_bias={token_id: 1e6})
+            assert (found.finish_reason, found.token_ids) == ("stop", (token_id,))
+        other = llm.generate("tea", temperature=0, max_tokens=5, logit_bias={66: 1e6})
+        assert (other.finish_reason, len(other.token_ids)) == ("length", 5)
+
+
+def test_sampling_defaults_are_the_directorys(gguf: Path, tmp_path: Path) -> None:
+    given = {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "repetition_penalty": 1.05, "do_sample": True}
+    path = write_tiny_directory(tmp_path / "model", gguf, files={"generation_config.json": given})
+    with LLM(path, threads=1) as llm:
+        assert dict(llm.defaults.items()) == {
+            **{name: value for name, value in given.items() if name != "do_sample"},
+            **dict.fromkeys(("min_p", "presence_penalty", "frequency_penalty"), 0.0),
+        }
+    greedy = write_tiny_directory(tmp_path / "model", gguf, files={"generation_config.json": {"do_sample": False}})
+    with LLM(greedy, threads=1) as llm:
+        assert dict(llm.defaults.items())["temperature"] == 0
+
+
+@pytest.mark.parametrize(
+    ("files", "error", "message"),
+    [
+        ({"tokenizer.json": None}, ModelFileError, "tokenizer.json is missing"),
+        ({"config.json": None}, ModelFileError, "a directory without config.json"),
+        ({"model.safetensors": None}, ModelFileError, "neither model.safetensors nor"),
+        ({"generation_config.json": {"temperature": "hot"}}, ModelFileError, "'temperature' is not a finite number"),
+        ({"config.json": {"hidden_size": 32}}, ModelFileError, "has shape"),
+    ],
+)
+def test_what_a_directory_lacks_is_named(
+    gguf: Path, tmp_path: Path, files: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    path = write_tiny_directory(tmp_path / "model", gguf, files=files)
+    with pytest.raises(error, match=message) as caught:
+        LLM(path, threads=1)
+    assert str(path) in str(caught.value)
+    with pytest.raises(ModelNotFoundError, match="no such model"):
+        LLM(tmp_path / "modle", threads=1)
+
+
+def test_without_a_template_texts_can_be_completed(gguf: Path, tmp_path: Path) -> None:
+    files = {"tokenizer_config.json": {"chat_template": None}}
+    with LLM(write_tiny_directory(tmp_path / "model", gguf, files=files), threads=1) as llm:
+        with pytest.raises(ChatTemplateError, match="--raw"):
+            llm.chat(MESSAGES)
+        assert llm.generate("tea", temperature=0, max_tokens=3).token_ids
+
+
+def test_a_context_fixes_the_scaling_of_rope(gguf: Path, tmp_path: Path) -> None:
+    """Dynamic scaling is that of the context asked for; within the trained one there is none."""
+    scaling = {"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}, "max_position_embeddings": 64}
+    path = write_tiny_directory(tmp_path / "model", gguf, files={"config.json": scaling})
+    plain = write_tiny_directory(tmp_path / "plain", gguf, files={"config.json": {"max_position_embeddings": 64}})
+    scores = {}
+    for name, folder, context in (("plain", plain, 64), ("short", path, 64), ("long", path, 256)):
+        with LLM(folder, threads=1, context=context) as llm:
+            scores[name] = llm.score("a nice tea and more of it").logprobs
+    assert scores["short"] == scores["plain"] != scores["long"]
