@@ -117,4 +117,4 @@ def _floats(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.n
 def _scale(name: str, columns: int) -> float:
     if name in ("token_embd.weight", "output.weight"):
         return 3 * columns**-0.5
-    return (2.0 if "output" in name or "down" in name else 1.5) * columns**-0.5
+    return (2.0 if "output" in name else 1.0 if "down" in name else 1.5) * columns**-0.5
