@@ -1,0 +1,108 @@
+"""Every family on the native executor: against `transformers` and the reference, and itself bit for bit."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.models.family_gguf import write_family_gguf
+from tests.native.in_memory import chunk, native, run
+from tests.tiny_families import KEYS, write_tiny_family
+
+from twostroke.models.load import Model, dequantized, load_model
+from twostroke.native.executor import available_isas
+from twostroke.program.phase import Phase
+from twostroke.program.reference import ReferenceExecutor
+
+FOLDER = Path(__file__).parents[1] / "golden" / "families"
+NAMES = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
+ISAS = available_isas()
+# Long enough for windows, one after the other, the last one by one.
+CHUNKS = [(0, 17), (17, 34), *((row, row + 1) for row in range(34, 40))]
+K_QUANTS = {"types": {"default": "Q4_K", "ffn_down": "Q6_K", "ffn_down_exps": "Q6_K"}, "dim": 256, "ffn_dim": 256}
+
+
+@cache
+def golden(name: str) -> tuple[np.ndarray, np.ndarray]:
+    truth = np.load(FOLDER / name / "golden.npz")
+    return truth["ids"], truth["logits"]
+
+
+def logits(model: Model, ids: np.ndarray, isa: str, **settings: Any) -> np.ndarray:
+    """Of every row, in chunks; the rows one by one are generated ones."""
+    executor = native(model.program, model.source, isa, **{"kv_type": "f32", "max_context": 64, **settings})
+    parts = []
+    for begin, end in CHUNKS:
+        phase = Phase.DECODE if end - begin == 1 else Phase.PREFILL
+        parts.append(run(executor, chunk(ids[begin:end], start=begin, phase=phase))[1])
+    return np.concatenate(parts)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("name", NAMES)
+def test_float32_checkpoints_are_those_of_transformers(name: str, isa: str) -> None:
+    ids, expected = golden(name)
+    model = load_model(FOLDER / name)
+    np.testing.assert_allclose(logits(model, ids, isa), expected, rtol=0, atol=1e-3)
+    model.source.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_gguf_gives_what_its_checkpoint_gives(name: str, tmp_path: Path) -> None:
+    ids, expected = golden(name)
+    model = load_model(write_family_gguf(FOLDER / name, tmp_path / "model.gguf"))
+    np.testing.assert_allclose(logits(model, ids, ISAS[-1]), expected, rtol=0, atol=1e-3)
+    model.source.close()
+
+
+@pytest.mark.parametrize("kv_type", ["f16", "bf16"])
+@pytest.mark.parametrize("name", NAMES)
+def test_halved_caches_round_and_no_more(name: str, kv_type: str) -> None:
+    """In the mean, since a rounded router may choose another expert."""
+    ids, expected = golden(name)
+    model = load_model(FOLDER / name)
+    error = np.abs(logits(model, ids, ISAS[-1], kv_type=kv_type) - expected)
+    assert 1e-6 < np.median(error) < {"f16": 0.005, "bf16": 0.04}[kv_type] * expected.std()
+    model.source.close()
+
+
+@pytest.fixture(scope="module", params=KEYS)
+def packed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Model:
+    """A tiny model of the family in K-quants, experts included."""
+    path = tmp_path_factory.mktemp("family") / "tiny.gguf"
+    return load_model(write_tiny_family(path, request.param, **K_QUANTS))
+
+
+IDS = np.random.default_rng(3).integers(0, 300, 40)
+
+
+def test_packed_weights_are_those_of_the_reference(packed: Model) -> None:
+    """Most rows within 1e-3 of the logits' spread; where two experts are all but equal, a row may choose the other."""
+    reference = ReferenceExecutor(packed.program, dequantized(packed.source), np.float64)
+    expected = reference.forward(reference.new_state(), IDS)["logits"]
+    error = np.abs(logits(packed, IDS, ISAS[-1]) - expected).max(axis=1) / expected.std()
+    assert np.median(error) < 1e-3
+    assert (error < 1e-2).mean() > (0.8 if packed.config.num_experts else 0.99)
+
+
+def test_fusion_threads_and_instruction_set_do_not_change_a_bit(packed: Model) -> None:
+    expected = logits(packed, IDS, "scalar")
+    assert np.isfinite(expected).all()
+    for isa in ISAS:
+        np.testing.assert_array_equal(logits(packed, IDS, isa, num_threads=2), expected)
+    np.testing.assert_array_equal(logits(packed, IDS, ISAS[-1], fused=False), expected)
+
+
+def test_neighbours_in_a_step_do_not_change_a_bit(packed: Model) -> None:
+    """Two requests in one step, prompt beside generated rows, give what each gives alone."""
+    other = IDS[::-1].copy()
+    alone = [logits(packed, ids, ISAS[-1]) for ids in (IDS, other)]
+    executor = native(packed.program, packed.source, ISAS[-1], kv_type="f32", max_context=64, num_threads=2)
+    tables = [tuple(np.arange(2) + 2 * request for _ in executor.num_blocks) for request in range(2)]
+    tables = [tuple(table.astype(np.int32) for table in each) for each in tables]
+    blocks = [{"block_ids": each} for each in tables]
+    _, first = run(executor, chunk(IDS[:17], **blocks[0]), chunk(other[:9], **blocks[1]))
+    _, second = run(executor, chunk(IDS[17:30], start=17, **blocks[0]), chunk(other[9:17], start=9, **blocks[1]))
+    np.testing.assert_array_equal(first, np.concatenate((alone[0][:17], alone[1][:9])))
+    np.testing.assert_array_equal(second, np.concatenate((alone[0][17:30], alone[1][9:17])))
