@@ -72,15 +72,13 @@ def _q8_0(blocks: Floats) -> Bytes:
 
 
 def _q4_0(blocks: Floats) -> Bytes:
-    scale = symmetric(blocks, 8, np.ones_like(blocks), np.float16)
-    steps = to_steps(blocks, scale, -8, 7) + np.float32(8)
-    return np.concatenate((_halves(scale), merge_planes(steps.astype(np.uint8), 4, 16)), axis=1)
+    scale, steps = _unbiased(blocks, 8)
+    return np.concatenate((scale, merge_planes(steps, 4, 16)), axis=1)
 
 
 def _q5_0(blocks: Floats) -> Bytes:
-    scale = symmetric(blocks, 16, np.ones_like(blocks), np.float16)
-    steps = (to_steps(blocks, scale, -16, 15) + np.float32(16)).astype(np.uint8)
-    return np.concatenate((_halves(scale), _fifth_bits(steps), merge_planes(steps & np.uint8(15), 4, 16)), axis=1)
+    scale, steps = _unbiased(blocks, 16)
+    return np.concatenate((scale, _fifth_bits(steps), merge_planes(steps & np.uint8(15), 4, 16)), axis=1)
 
 
 def _q4_1(blocks: Floats) -> Bytes:
@@ -117,6 +115,19 @@ def _q6_k(blocks: Floats) -> Bytes:
     codes = (steps + np.float32(32)).astype(np.uint8)
     packed = (merge_planes(codes & np.uint8(15), 4, 64), merge_planes(codes >> np.uint8(4), 2, 32))
     return np.concatenate((*packed, small.astype(np.int8).view(np.uint8), _halves(scale)), axis=1)
+
+
+def _unbiased(blocks: Floats, levels: int) -> tuple[Bytes, Bytes]:
+    """The scales' bytes and the steps, offset by `levels`, of blocks with a scale only.
+
+    A scale of least squares makes a block shorter than it was, by the share of its error, and so a layer's outputs
+    weaker. Hence the nearest steps are kept, with the scale at which they are in the mean as long as the values.
+    """
+    scale = symmetric(blocks, levels, np.ones_like(blocks))
+    steps = to_steps(blocks, scale, -levels, levels - 1)
+    square, product_sum = ((blocks * other).sum(axis=1, keepdims=True) for other in (blocks, steps))
+    scale = np.divide(square, product_sum, out=np.zeros_like(square), where=product_sum != 0)
+    return _halves(scale), (steps + np.float32(levels)).astype(np.uint8)
 
 
 def _affine_super_blocks(blocks: Floats, top: int) -> tuple[Bytes, Bytes]:

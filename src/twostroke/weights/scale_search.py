@@ -1,8 +1,9 @@
 """The scale, or scale and minimum, with which integer steps come closest to some values. Owns the search, no format.
 
 Each row of (num_blocks, size) values is one problem. Candidate scales round the obvious one are tried; each gives
-steps, the steps give the best scale by least squares, rounded to `dtype`, and that the steps of its own; the candidate
-with the smallest error, weighted by `weights` (like the values), is kept. The idea is that of GGML's quantisers.
+steps, the steps give the best scale by least squares, and that the steps of its own; the candidate with the smallest
+error, weighted by `weights` (like the values), is kept. The idea is that of GGML's quantisers. `dtype` is what scales
+and minimums are rounded to before they are compared.
 """
 
 from collections.abc import Iterator
@@ -18,16 +19,16 @@ _AFFINE_CANDIDATES = 5
 _STRIDE = 0.2  # in steps of the largest value
 
 
-def symmetric(values: Floats, levels: int, weights: Floats, dtype: ScaleType = np.float32) -> Floats:
+def symmetric(values: Floats, levels: int, weights: Floats) -> Floats:
     """Scales, (num_blocks, 1), for steps from -levels to levels - 1. A scale is 0 only where all values are."""
     largest = np.take_along_axis(values, np.abs(values).argmax(axis=1, keepdims=True), axis=1)
     search = Search(values, weights)
-    search.consider(_rounded(largest / np.float32(-levels), dtype), np.zeros_like(largest), -levels, levels - 1)
+    search.consider(largest / np.float32(-levels), np.zeros_like(largest), -levels, levels - 1)
     for k in range(-_SYMMETRIC_CANDIDATES, _SYMMETRIC_CANDIDATES + 1):
         steps = to_steps(values, largest / np.float32(-levels - _STRIDE * k), -levels, levels - 1)
         weighted = weights * steps
         scale = _quotient(_sum(weighted * values), _sum(weighted * steps))
-        search.consider(_rounded(scale, dtype), np.zeros_like(scale), -levels, levels - 1)
+        search.consider(scale, np.zeros_like(scale), -levels, levels - 1)
     return search.scale
 
 
