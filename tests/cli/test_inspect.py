@@ -12,8 +12,10 @@ import gguf
 import pytest
 from tests.cli.command_line import invoke, json_of, output_of
 from tests.tiny import write_tiny_gguf
+from tests.tiny_families import write_tiny_family
 from tests.weights.gguf_writer import sound_file
 
+from twostroke.cli.inspection import Inspection
 from twostroke.errors import (
     ChatTemplateError,
     ContextLengthError,
@@ -188,3 +190,11 @@ def test_smollm2_without_the_native_core(smollm2_path: Path) -> None:
     assert second == ""
     assert (shown["parameters"], shown["kv_bytes_per_token"], shown["runs"]) == (134_515_008, 23_040, True)
     assert {row["type"]: row["count"] for row in shown["tensor_types"]} == {"Q4_1": 210, "Q8_0": 1, "F32": 61}
+
+
+@pytest.mark.parametrize("family", ["phi3", "qwen3moe"])
+def test_a_program_whose_tensors_are_fused_or_stacked(family: str, tmp_path: Path) -> None:
+    with Inspection.open(write_tiny_family(tmp_path / "tiny.gguf", family)) as found:
+        assert found.reasons == ()
+        report = found.report_program(10, fused=True)
+    assert report.decode.weight_bytes > 0

@@ -5,9 +5,11 @@ from dataclasses import fields
 import pytest
 
 from twostroke.engine import engine as engine_module
-from twostroke.engine.account import PhaseTotals
+from twostroke.engine.account import PhaseTotals, Rates
 from twostroke.engine.ledger import Ledger
-from twostroke.program.cost import ChunkShape
+from twostroke.program.builder import Builder
+from twostroke.program.cost import ChunkShape, CostModel, Resource, Storage
+from twostroke.program.experts import Routed
 from twostroke.program.phase import Phase
 
 COSTS = ("flops", "weight_bytes", "kv_bytes", "activation_bytes")
@@ -144,3 +146,17 @@ def test_the_record_is_bounded(make_bench, make_request) -> None:
     ledger = bench.engine.ledger
     assert len(ledger.recent) == 10 and not ledger._requests
     assert ledger.summary(Phase.DECODE).steps == 29
+
+
+def test_experts_are_charged_once_a_step() -> None:
+    """Chunks of one step share the experts that any of its rows chooses."""
+    b = Builder()
+    x = b.embed("table", 50, 8)
+    mixed = b.experts(x, b.linear(x, "router", 8), "ffn", 16, Routed(8, 2, "topk_softmax"))
+    b.output("logits", b.output_rows(mixed))
+    program = b.build()
+    cost = CostModel(program, Storage(dict.fromkeys(program.weights, 8.0)))
+    rates, chunks = Rates(cost), [ChunkShape(0, 5, 1), ChunkShape(9, 1, 1), ChunkShape(3, 2, 0)]
+    parts = [rates.amounts(chunk, chunk.length / 8, chunk.num_outputs / 2) for chunk in chunks]
+    charged = sum(rates.price(Resource.WEIGHT_BYTES, amounts) for amounts in parts)
+    assert charged == pytest.approx(cost.step(chunks).weight_bytes, rel=1e-12)

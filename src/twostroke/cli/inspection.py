@@ -12,7 +12,7 @@ from typing import Self
 from twostroke.cli.program_report import ProgramReport, report_program
 from twostroke.errors import ContextLengthError, TwostrokeError, UnsupportedModelError
 from twostroke.models.gguf_config import config_from_gguf
-from twostroke.models.load import load_model
+from twostroke.models.load import Source, load_model, with_parts
 from twostroke.models.registry import build_program, family_of
 from twostroke.program.cost import Storage, kv_bytes_per_token
 from twostroke.program.passes import fuse
@@ -26,6 +26,7 @@ class Inspection:
     """An open file, its program where its architecture is known, and the reasons why it cannot run (none: it can)."""
 
     source: GGUFFile
+    weights: Source  # the program's, parts of the file's tensors among them
     program: Program | None
     reasons: tuple[str, ...]
 
@@ -35,7 +36,7 @@ class Inspection:
         source = GGUFFile.open(path)
         reasons = (_reason(lambda: load_model(path)), _reason(lambda: Tokenizer.from_gguf(source.metadata)))
         found = tuple(reason.removeprefix(f"{path}: ") for reason in reasons if reason is not None)
-        return cls(source, _program(source), found)
+        return cls(source, *_program(source), found)
 
     @property
     def architecture(self) -> str | None:
@@ -71,7 +72,7 @@ class Inspection:
             raise ContextLengthError(
                 f"--tokens {tokens} and a decode step exceed the context of {self.context_length} tokens"
             )
-        bits = {name: info.type.bits_per_weight for name, info in self.source.tensors.items()}
+        bits = {name: info.type.bits_per_weight for name, info in self.weights.tensors.items()}
         return report_program(fuse(self.program) if fused else self.program, Storage(bits), tokens)
 
     def __enter__(self) -> Self:
@@ -89,12 +90,14 @@ def _reason(check: Callable[[], object]) -> str | None:
     return None
 
 
-def _program(source: GGUFFile) -> Program | None:
-    """The program that the metadata describe; None where they describe none, or one whose weights the file lacks."""
-    shapes = {name: info.shape for name, info in source.tensors.items()}
+def _program(source: GGUFFile) -> tuple[Source, Program | None]:
+    """The program that the metadata describe, and its weights; None where they describe none, or the file lacks one."""
     try:
         family_of(str(source.metadata.get("general.architecture")))
-        program = build_program(config_from_gguf(source.metadata, shapes))
+        config = config_from_gguf(source.metadata, {name: info.shape for name, info in source.tensors.items()})
+        program, weights = build_program(config), with_parts(source, config)
     except TwostrokeError:
-        return None
-    return program if all(shapes.get(name) == weight.shape for name, weight in program.weights.items()) else None
+        return source, None
+    infos = weights.tensors
+    complete = all(name in infos and infos[name].shape == each.shape for name, each in program.weights.items())
+    return weights, program if complete else None

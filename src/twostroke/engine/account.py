@@ -56,7 +56,7 @@ class Rates:
 
     def __init__(self, cost: CostModel) -> None:
         plain = tuple((unit, None) for unit in (Unit.STEP, Unit.OUTPUT_STEP, Unit.ROW, Unit.OUTPUT))
-        keys = {(unit, window) for _, unit, window in cost.coefficients}
+        keys = {(unit, scope) for _, unit, scope in cost.coefficients}
         self._measured = tuple(sorted(keys.difference(plain), key=str))
         units = (*plain, *self._measured)
         self.num_units = len(units)
@@ -72,8 +72,12 @@ class Rates:
     def amounts(self, chunk: ChunkShape, row_share: float, output_share: float) -> list[float]:
         """The chunk's units. What a step has once is divided by these shares of the step's rows and outputs."""
         amounts = [row_share, output_share, chunk.length, chunk.num_outputs]
-        for unit, window in self._measured:
-            amounts.append(measure(unit, window, (chunk,)))
+        for unit, scope in self._measured:
+            if unit is Unit.EXPERTS:  # those that any row of the step chooses
+                step = ChunkShape(0, round(chunk.length / row_share), 0)
+                amounts.append(measure(unit, scope, (step,)) * row_share)
+            else:
+                amounts.append(measure(unit, scope, (chunk,)))
         return amounts
 
 

@@ -70,6 +70,15 @@ def load_model(path: str | Path, outputs: Collection[str] = ("logits",), *, cont
         raise type(error)(text if text.startswith(str(path)) else f"{path}: {text}") from None
 
 
+def with_parts(file: GGUFFile, config: ModelConfig) -> GGUFFile | PartSource:
+    """The file's tensors under the names that programs use: itself, or where it fuses some, with their parts.
+
+    Raises ModelFileError for a fused tensor of another shape than the configuration needs.
+    """
+    parts = parts_of(config, file.tensors)
+    return PartSource(file, parts) if parts else file
+
+
 def dequantized(source: WeightSource) -> Callable[[str], npt.NDArray[np.float32]]:
     """Weights by name as float32 arrays, for the reference executor; each call unpacks anew."""
 
@@ -86,8 +95,7 @@ def _load_gguf(path: Path, outputs: Collection[str], context: int | None) -> Mod
         family_of(architecture(file.metadata))  # first, so that an unknown one is named rather than its keys
         config = config_from_gguf(file.metadata, {name: info.shape for name, info in file.tensors.items()})
         program = build_program(replace(config, rope_context=context), outputs)
-        parts = parts_of(config, file.tensors)
-        source = PartSource(file, parts) if parts else file
+        source, parts = with_parts(file, config), parts_of(config, file.tensors)
         _check_weights(program, config, source)
         used = {parts[name].tensor if name in parts else name for name in program.weights}
         unused = tuple(name for name in file.names if name not in used)
