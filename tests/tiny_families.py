@@ -54,7 +54,8 @@ _DEEP = {"smollm3": 4, "gemma3": 6}  # layers until one differs from the others
 def write_tiny_family(path: str | Path, family: str, **fields: object) -> Path:
     """Write a random model of a family of `KEYS` and return its path; `fields` are those of `tests.tiny.TinyModel`."""
     arch = ARCHITECTURES.get(family, family)
-    model = TinyModel(arch=arch, **{"num_layers": _DEEP.get(family, 2), **fields})  # type: ignore[arg-type]
+    base = 1e6 if family == "gemma3" else 1e4  # its windowed layers rotate by another one
+    model = TinyModel(arch=arch, **{"num_layers": _DEEP.get(family, 2), "rope_base": base, **fields})  # type: ignore[arg-type]
     keys = {**KEYS[family], "attention.layer_norm_epsilon": 1e-5}
     if "expert_count" in keys:
         keys["expert_feed_forward_length"] = model.size_of_ffn

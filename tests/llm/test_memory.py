@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.tiny import write_tiny_gguf
+from tests.tiny_families import KEYS, write_tiny_family
 
 from twostroke import LLM
 from twostroke.errors import NotEnoughMemoryError
@@ -31,6 +32,17 @@ def test_the_plan_is_what_the_executor_takes(tmp_path: Path, fields: dict[str, A
         executor, plan = llm._open.loaded.executor, llm.memory
         assert plan.weight_bytes == executor.weight_bytes
         assert plan.activation_bytes == pytest.approx(executor.scratch_bytes, abs=1024)  # each part is rounded up
+        assert plan.kv_pool_bytes == executor.kv_pool_bytes
+
+
+@pytest.mark.parametrize("types", ["F16", "Q8_0"])
+@pytest.mark.parametrize("family", KEYS)
+def test_the_plan_knows_every_family(tmp_path: Path, family: str, types: str) -> None:
+    path = write_tiny_family(tmp_path / "m.gguf", family, types=types)
+    with LLM(path, threads=2, context=512, max_step_tokens=40) as llm:
+        executor, plan = llm._open.loaded.executor, llm.memory
+        assert plan.weight_bytes == executor.weight_bytes
+        assert plan.activation_bytes == pytest.approx(executor.scratch_bytes, abs=1024)
         assert plan.kv_pool_bytes == executor.kv_pool_bytes
 
 

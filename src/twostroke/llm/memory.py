@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from twostroke.llm.config import LLMConfig
 from twostroke.native.executor import BLOCK_TOKENS, KV_BITS
 from twostroke.native.lower import sampled_output
-from twostroke.program.ops import Attention, Linear
+from twostroke.program.ops import Attention, Experts, Linear, Rope
 from twostroke.program.passes import plan_arena
 from twostroke.program.program import Program
 from twostroke.program.values import Rows, Weight
@@ -25,6 +25,7 @@ _OVERHEAD_A_TOKEN = 600  # of the vocabulary; measured
 # How the core lays out memory: rows of a packed group, output rows at once, keys of an attention range, query rows
 # attended together, floats before an attention state.
 _LANES, _OUTPUT_TILE, _KEY_RANGE, _QUERIES, _STATE_HEADER = 16, 32, 256, 8, 16
+_FLOATS = (TensorType.F32, TensorType.F16, TensorType.BF16)  # whose inputs are kept plain, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +91,11 @@ def _kv_bytes_per_token(program: Program, bits: float) -> int:
 
 
 def _packed_bytes(weight: Weight, source: WeightSource) -> int:
-    """A matrix is packed in groups of 16 rows, the last one filled up."""
+    """A matrix, each expert's by itself, is packed in groups of 16 rows, the last one filled up."""
     num_bytes = source.info(weight.name).num_bytes
-    if len(weight.shape) == 1:
+    if len(weight.shape) == 1 or weight.name.endswith(".bias"):
         return num_bytes
-    rows = weight.shape[0]
+    rows = weight.shape[-2]
     return num_bytes // rows * math.ceil(rows / _LANES) * _LANES
 
 
@@ -103,17 +104,26 @@ def _activation_bytes(program: Program, source: WeightSource, max_rows: int, con
     rows = max(max_rows, _OUTPUT_TILE)
     arena = plan_arena(program).dims
     floats = rows * arena[Rows.TOKENS] + _OUTPUT_TILE * arena[Rows.OUTPUTS]
-    matrices = [matrix for op in program.ops if isinstance(op, Linear) for matrix in op.matrices]
-    columns = math.ceil(max((matrix.shape[1] for matrix in matrices), default=0) / 32) * 32
-    has_plain = any(source.info(matrix.name).type is TensorType.F32 for matrix in matrices)
-    quantised = rows * columns * (2 + 4 / 32 + 4 / 16 + (4 if has_plain else 0))
     attentions = [op for op in program.ops if isinstance(op, Attention)]
     heads = max((op.num_heads for op in attentions), default=1)
     head_dim = max((op.cache.head_dim for op in attentions), default=0)
-    all_heads = max((op.num_heads + op.cache.num_kv_heads for op in attentions), default=0)
-    floats += rows * head_dim * (all_heads + 1)  # and the RoPE table
+    floats += rows * max((op.cache.head_dim * (op.num_heads + op.cache.num_kv_heads) for op in attentions), default=0)
+    ropes = {op.rope for op in program.ops if isinstance(op, Attention | Rope) and op.rope is not None}
+    floats += rows * sum(rope.dim for rope in ropes)  # a table each
     state = _STATE_HEADER + math.ceil(head_dim / _LANES) * _LANES
     ranges = math.ceil(context / _KEY_RANGE)
     floats += 4 * num_threads * heads * ranges * state if ranges > 1 else 0
     floats += num_threads * _QUERIES * (_KEY_RANGE + 2 * state)
-    return int(quantised) + 4 * floats
+    return 4 * floats + _input_bytes(program, source, rows)
+
+
+def _input_bytes(program: Program, source: WeightSource, rows: int) -> int:
+    """Quantised inputs of the linear that needs most, and what each chosen expert of a row reads and gives."""
+    mixtures = [op for op in program.ops if isinstance(op, Experts)]
+    readers = [(matrix, rows) for op in program.ops if isinstance(op, Linear) for matrix in op.matrices]
+    readers += [(matrix, rows * op.routed.top_k) for op in mixtures for matrix in op.matrices]
+    elements = max((count * math.ceil(matrix.shape[-1] / 32) * 32 for matrix, count in readers), default=0)
+    has_plain = any(source.info(matrix.name).type in _FLOATS for matrix, _ in readers)
+    inner = max((rows * op.routed.top_k * op.ffn_dim for op in mixtures), default=0)
+    outer = max((rows * op.routed.top_k * op.matrices[2].shape[1] for op in mixtures), default=0)
+    return int(elements * (2 + 4 / 32 + 4 / 16 + (4 if has_plain else 0))) + 4 * (inner + outer)
