@@ -62,7 +62,8 @@ class Case:
         ]
 
     def executor(self, threads: int = 1, blocks: int = PLENTY, **settings: Any) -> NativeExecutor:
-        config = ExecutorConfig(threads, (blocks,), CONTEXT, **settings)
+        groups = len(self.model.program.cache_groups)
+        config = ExecutorConfig(threads, (blocks,) * groups, CONTEXT, **settings)
         return NativeExecutor(self.model.program, self.model.source, config)
 
     def answers(self, executor: NativeExecutor, requests: list[Request], **settings: int) -> list[Answer]:
