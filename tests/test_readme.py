@@ -59,7 +59,8 @@ def test_what_runs_is_what_the_code_accepts() -> None:
     assert set(FAMILIES) <= set(quoted("Architectures"))
     types = section("What runs").partition("- Tensor types: ")[2].partition(".")[0]
     assert re.findall(r"\w+", types) == [kind.name for kind in MATRIX_TYPES]
-    assert quoted("Tokenizers") == list(PRE_TOKENIZER_KINDS)
+    assert set(quoted("Tokenizers")) - {"tokenizer.json"} < set(PRE_TOKENIZER_KINDS)
+    assert f"{len(PRE_TOKENIZER_KINDS)} pre-tokenizer kinds" in section("What runs")
 
 
 def test_the_python_example_runs(smollm2_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

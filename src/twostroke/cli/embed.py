@@ -24,7 +24,7 @@ _AT_ONCE = 256  # texts
 @click.option(
     "--normalize/--raw-length", default=None, help="Scale each vector to length 1, or not; default: as the model says."
 )
-@options_of(LLMConfig, ("context", "threads", "kv", "isa"))
+@options_of(LLMConfig, ("context", "threads", "kv", "weights", "isa"))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     model: str, texts: tuple[str, ...], pooling: str | None, normalize: bool | None, as_json: bool, **options: Any

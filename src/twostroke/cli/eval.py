@@ -31,7 +31,7 @@ PhaseName = Literal["prefill", "decode"]
     help="Score as prompt rows, or teacher-forced as generated rows.",
 )
 @click.option("--context", type=click.IntRange(min=2), help="Tokens of a window; default: the model's context.")
-@options_of(LLMConfig, ("threads", "kv", "isa"))
+@options_of(LLMConfig, ("threads", "kv", "weights", "isa"))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(model: str, file: Path | None, text: str | None, phase: PhaseName, as_json: bool, **options: Any) -> None:
     """Score a text with MODEL: the mean negative log-likelihood of its tokens in nats, and the perplexity.

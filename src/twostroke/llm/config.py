@@ -11,6 +11,7 @@ from twostroke.errors import ConfigError, InvalidRequestError, TwostrokeError
 from twostroke.weights.aliases import DEFAULT_MODEL
 
 KV_NAMES = ("f16", "bf16", "f32")
+WEIGHT_NAMES = ("q4_0", "q4_k", "q5_k", "q6_k", "q8_0", "bf16", "f16")
 ISA_NAMES = ("scalar", "avx2", "avx512", "amx")
 
 
@@ -27,6 +28,7 @@ class LLMConfig:
     max_batch: int = _option(8, "Requests that run together; more wait. Sizes the KV pool.")
     threads: int | None = _option(None, "Threads that compute; default: from affinity, cgroup quota and cores.")
     kv: str = _option("f16", "Type of the KV cache.", KV_NAMES)
+    weights: str | None = _option(None, "Quantise matrices to this type as they load.", WEIGHT_NAMES)
     isa: str | None = _option(None, "Instruction set; default: the best this machine has.", ISA_NAMES)
     max_step_tokens: int = _option(512, "Rows of one engine step at most: how far a prompt is cut into chunks.")
     embed_only: bool = _option(False, "Load no more than embeddings need: without the output matrix.")
@@ -38,6 +40,8 @@ class LLMConfig:
                 raise ConfigError(f"{name} must be at least 1, not {value}")
         if self.kv not in KV_NAMES:
             raise ConfigError(f"kv must be one of {', '.join(KV_NAMES)}, not {self.kv!r}")
+        if self.weights is not None and self.weights not in WEIGHT_NAMES:
+            raise ConfigError(f"weights must be one of {', '.join(WEIGHT_NAMES)}, not {self.weights!r}")
 
     @classmethod
     def of(cls, **options: Any) -> Self:

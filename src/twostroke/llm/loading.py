@@ -15,7 +15,7 @@ from twostroke.llm.embedding import EmbeddingSettings
 from twostroke.llm.memory import MemoryPlan, plan_memory
 from twostroke.llm.sampling import SamplingDefaults
 from twostroke.models.config import ModelConfig
-from twostroke.models.load import Model, load_model
+from twostroke.models.load import load_model
 from twostroke.models.registry import OUTPUTS
 from twostroke.native.executor import ExecutorConfig, KvName, NativeExecutor, pick_isa
 from twostroke.native.threads import ThreadChoice, choose_threads
@@ -26,6 +26,9 @@ from twostroke.text.chat import ChatTemplate
 from twostroke.text.chat_encoder import ChatEncoder
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.weights.fetch import ProgressCallback, ensure
+from twostroke.weights.quantized_source import QuantizedSource
+from twostroke.weights.source import WeightSource
+from twostroke.weights.tensor_types import TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +61,12 @@ def load(config: LLMConfig, progress: ProgressCallback) -> Loaded:
     with closing(model.source), ThreadPoolExecutor(1) as background:
         context = _context(config, model.config)
         program = fuse(model.program)
+        source: WeightSource = model.source
+        if config.weights is not None:
+            source = QuantizedSource(source, TensorType[config.weights.upper()])
         memory = plan_memory(
             program,
-            model.source,
+            source,
             config,
             context=context,
             num_threads=threads.num_threads,
@@ -72,7 +78,7 @@ def load(config: LLMConfig, progress: ProgressCallback) -> Loaded:
         else:
             defaults = SamplingDefaults.from_gguf(model.metadata)
             embedding = EmbeddingSettings.from_gguf(model.metadata)
-        executor = _executor(program, model, config, threads, memory, context)
+        executor = _executor(program, source, config, threads, memory, context)
         tokenizer, encoder = text.result()
     return Loaded(
         path, model.config, context, threads, memory, defaults, embedding, tokenizer, encoder, executor, model.warnings
@@ -90,12 +96,12 @@ def _context(config: LLMConfig, model: ModelConfig) -> int:
 
 
 def _executor(
-    program: Program, model: Model, config: LLMConfig, threads: ThreadChoice, memory: MemoryPlan, context: int
+    program: Program, source: WeightSource, config: LLMConfig, threads: ThreadChoice, memory: MemoryPlan, context: int
 ) -> NativeExecutor:
     settings = ExecutorConfig(
         threads.num_threads, memory.num_blocks, context, config.max_step_tokens, cast("KvName", config.kv), config.isa
     )
-    return NativeExecutor(program, model.source, settings, fused=False)
+    return NativeExecutor(program, source, settings, fused=False)
 
 
 def load_text(path: Path, metadata: Mapping[str, Any]) -> tuple[Tokenizer, ChatEncoder | TwostrokeError]:

@@ -1,0 +1,99 @@
+"""`twostroke quantize`: a GGUF model written in another tensor type. Owns the command and its report.
+
+Which tensor gets which type is `weights.quantized_source`'s rule.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from twostroke.cli.fetch_progress import fetch_progress
+from twostroke.cli.figures import bytes_text, printable, shortened
+from twostroke.cli.tensor_report import TypeShare, mix_text, type_shares
+from twostroke.errors import InvalidRequestError, UnsupportedModelError
+from twostroke.llm.config import WEIGHT_NAMES
+from twostroke.weights.fetch import ensure
+from twostroke.weights.gguf import GGUFFile
+from twostroke.weights.quantized_source import Fallback, QuantizedSource, write_quantized
+from twostroke.weights.tensor_types import TensorType
+
+_NAMED = 3  # tensors of a kind of fallback that are named; --json has all
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizeReport:
+    """What was written: sizes in bytes, types by bytes, and matrices that could not have the type."""
+
+    kind: TensorType
+    source_bytes: int
+    num_bytes: int
+    shares: list[TypeShare]
+    fallbacks: list[Fallback]
+
+    def fields(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "type": self.kind.name,
+            "source_bytes": self.source_bytes,
+            "bytes": self.num_bytes,
+            "tensor_types": {share.type: share.count for share in self.shares},
+            "fallbacks": [{"tensor": f.name, "row": f.row, "type": f.type.name} for f in self.fallbacks],
+        }
+
+    def lines(self) -> Iterator[str]:
+        """For a reader: fallbacks of the same kind in a line."""
+        yield f"{bytes_text(self.source_bytes)} to {bytes_text(self.num_bytes)}: {mix_text(self.shares)}"
+        kinds: dict[tuple[int, TensorType], list[str]] = {}
+        for fallback in self.fallbacks:
+            kinds.setdefault((fallback.row, fallback.type), []).append(fallback.name)
+        for (row, kind), names in kinds.items():
+            some = ", ".join(map(printable, names[:_NAMED])) + (", …" if len(names) > _NAMED else "")
+            yield (
+                f"fallback: {kind.name} for {len(names):,} matrices whose rows of {row:,} values"
+                f" are no whole blocks of {TensorType.Q4_K.block_size}: {shortened(some, 200)}"
+            )
+
+
+@click.command("quantize")
+@click.argument("model", metavar="IN")
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--type", "kind", type=click.Choice(WEIGHT_NAMES), required=True, help="The matrices' type.")
+@click.option("--force", is_flag=True, help="Replace OUT where it exists.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(model: str, out: Path, kind: str, force: bool, as_json: bool) -> None:
+    """Write the GGUF model IN to the GGUF file OUT with its matrices in another type.
+
+    The matrix that makes the logits (the output, or the embedding where it serves as that) gets at least Q6_K. Vectors
+    and the routers of experts stay as they are. A matrix whose rows are not whole blocks of the type gets one with
+    smaller blocks: Q4_K becomes Q5_0, Q5_K Q5_1, Q6_K Q8_0, any of them F16; each is named. OUT gets its name once it
+    is complete.
+    """
+    if out.exists() and not force:
+        raise InvalidRequestError(f"{out} exists; --force replaces it")
+    with fetch_progress() as progress:
+        path = ensure(model, progress=progress)
+    if path.is_dir():
+        raise UnsupportedModelError(
+            f"{model}: a directory cannot be written as GGUF; `--weights {kind}` quantises it as it loads"
+        )
+    report = _write(path, out, TensorType[kind.upper()])
+    if as_json:
+        click.echo(json.dumps({"model": model, "path": str(out), **report.fields()}))
+    else:
+        for line in report.lines():
+            click.echo(line)
+
+
+def _write(path: Path, out: Path, kind: TensorType) -> QuantizeReport:
+    with GGUFFile.open(path) as file:
+        source = QuantizedSource(file, kind)
+        total = sum(info.num_values for info in source.tensors.values())
+        with click.progressbar(length=total, label=f"quantising to {kind.name}", file=sys.stderr) as bar:
+            write_quantized(source, file.metadata, out, kind, lambda info: bar.update(info.num_values))
+        shares = type_shares(source.tensors.values())
+        return QuantizeReport(kind, file.num_bytes, out.stat().st_size, shares, source.fallbacks)
