@@ -1,0 +1,129 @@
+"""What the compiled core will allocate for a Program, in bytes, before it is made. Owns the sums; allocates nothing.
+
+The counterpart is `Executor::finish` and the packing in csrc/; a test holds the two equal for every family.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from twostroke.native import _core
+from twostroke.program import ops
+from twostroke.program.passes import plan_arena
+from twostroke.program.program import Program
+from twostroke.program.values import CacheSpec, Norm, RopeSpec, Rows, Weight
+from twostroke.weights.source import WeightSource
+from twostroke.weights.tensor_types import TensorType
+
+# As in csrc: rows of a packed group, output rows at once, keys of an attention range, query rows attended together,
+# floats before an attention state, and what each part of scratch is rounded up to.
+_LANES, _OUTPUT_TILE, _KEY_RANGE, _QUERIES, _STATE_HEADER, _ALIGN = 16, 32, 256, 8, 16, 64
+_PLAIN = (TensorType.F32, TensorType.F16, TensorType.BF16)
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """Bytes of packed weights; of arena and scratch; of one KV block over all its layers, one number a cache group."""
+
+    weight_bytes: int
+    scratch_bytes: int
+    block_bytes: tuple[int, ...]
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """Bytes of a token in all groups' pools."""
+        return sum(self.block_bytes) // _core.block_tokens
+
+
+def footprint(
+    program: Program, source: WeightSource, *, num_threads: int, max_context: int, max_step_tokens: int, kv_bits: float
+) -> Footprint:
+    """The bytes of a fused program with the weights of `source`; the settings are those of `ExecutorConfig`."""
+    rows = _up(max_step_tokens, 1, least=_OUTPUT_TILE)
+    weights = sum(_packed_bytes(matrix, source) for matrix in _matrices(program))
+    weights += 4 * sum(weight.num_elements for weight, _ in _vectors(program))
+    arena = plan_arena(program).dims
+    scratch = 4 * (rows * arena[Rows.TOKENS] + _OUTPUT_TILE * arena[Rows.OUTPUTS])
+    scratch += sum(_up(part, _ALIGN) for part in _linear_scratch(program, source, rows))
+    scratch += sum(_up(part, _ALIGN) for part in _attention_scratch(program, rows, num_threads, max_context))
+    return Footprint(
+        weights,
+        scratch,
+        tuple(sum(_block_bytes(cache, kv_bits) for cache in group.caches) for group in program.cache_groups),
+    )
+
+
+def _matrices(program: Program) -> dict[Weight, None]:
+    """Every matrix, those of experts as one, each once."""
+    found: dict[Weight, None] = {}
+    for op in program.ops:
+        if isinstance(op, ops.Embed):
+            found[op.weight] = None
+        elif isinstance(op, ops.Linear | ops.Experts):
+            found.update(dict.fromkeys(op.matrices))
+    return found
+
+
+def _vectors(program: Program) -> dict[tuple[Weight, float], None]:
+    """Every vector with what is added to it, each once."""
+
+    def of(op: ops.Op) -> Iterator[tuple[Weight | None, float]]:
+        norm: Norm | None = getattr(op, "norm", None)
+        if norm is not None:
+            yield norm.weight, norm.offset
+            yield norm.bias, 0.0
+        for bias in getattr(op, "biases", None) or ():
+            yield bias, 0.0
+        if isinstance(op, ops.Attention):
+            yield op.sinks, 0.0
+
+    return {(weight, offset): None for op in program.ops for weight, offset in of(op) if weight is not None}
+
+
+def _packed_bytes(matrix: Weight, source: WeightSource) -> int:
+    """In groups of 16 rows, the last one filled up; each expert's matrix by itself."""
+    rows, cols = matrix.shape[-2:]
+    experts = matrix.shape[0] if len(matrix.shape) == 3 else 1
+    return experts * _up(rows, _LANES) * source.info(matrix.name).type.row_bytes(cols)
+
+
+def _linear_scratch(program: Program, source: WeightSource, rows: int) -> Iterator[int]:
+    """Inputs of linears in 16 bits with scales and sums, as floats where a matrix is of floats, and experts' halves."""
+    elements = inner = outer = 0
+    has_plain = False
+    for op in program.ops:
+        if isinstance(op, ops.Linear | ops.Experts):
+            pairs = rows * op.routed.top_k if isinstance(op, ops.Experts) else rows
+            for matrix in op.matrices:
+                elements = max(elements, pairs * _up(matrix.shape[-1], 32))
+                has_plain |= source.info(matrix.name).type in _PLAIN
+        if isinstance(op, ops.Experts):
+            gate, _, down = op.matrices
+            inner, outer = max(inner, pairs * gate.shape[1]), max(outer, pairs * down.shape[1])
+    yield from (2 * elements, elements // 32 * 4, elements // 16 * 4, 4 * elements if has_plain else 0)
+    yield from (4 * inner, 4 * outer)
+
+
+def _attention_scratch(program: Program, rows: int, num_threads: int, max_context: int) -> Iterator[int]:
+    """Rotated heads, tables of RoPE, states of key ranges, and what each thread works in."""
+    attentions = [op for op in program.ops if isinstance(op, ops.Attention)]
+    yield 4 * rows * max(((op.num_heads + op.cache.num_kv_heads) * op.cache.head_dim for op in attentions), default=0)
+    ropes: set[RopeSpec] = {
+        op.rope for op in program.ops if isinstance(op, ops.Attention | ops.Rope) and op.rope is not None
+    }
+    yield from (4 * 2 * rows * (rope.dim // 2) for rope in ropes)
+    state = max((_STATE_HEADER + _up(op.cache.head_dim, _LANES) for op in attentions), default=0)
+    heads = max((op.num_heads for op in attentions), default=1)
+    ranges = _up(max_context, _KEY_RANGE) // _KEY_RANGE
+    yield 4 * num_threads * heads * ranges * state * 4 if ranges > 1 else 0
+    yield num_threads * 4 * _QUERIES * (_KEY_RANGE + 2 * state)
+
+
+def _block_bytes(cache: CacheSpec, bits: float) -> int:
+    """Of one layer: values of a head are filled up to a multiple of 16, keys are not."""
+    elements = cache.num_kv_heads * (cache.head_dim + _up(cache.head_dim, _LANES))
+    return int(elements * _core.block_tokens * bits / 8)
+
+
+def _up(number: int, multiple: int, least: int = 0) -> int:
+    """The next multiple, at least `least`."""
+    return max(least, -(-number // multiple) * multiple)
