@@ -80,7 +80,7 @@ def check(made: Made, family: str, place: tuple[int, int, int, int]) -> None:
     settings = {"max_running": batch, "max_chunk_tokens": chunk, "max_step_tokens": 90}
     assert case.answers(case.executor(threads, blocks), requests, **settings) == alone
     if blocks < PLENTY and batch > 3:
-        assert sum(request.num_preemptions for request in requests) > 1
+        assert sum(request.num_preemptions for request in requests) >= 1
 
 
 @pytest.mark.parametrize("place", PLACES, ids=str)
