@@ -12,6 +12,7 @@ import gguf
 import pytest
 from tests.cli.command_line import invoke, json_of, output_of
 from tests.tiny import write_tiny_gguf
+from tests.tiny_directory import write_tiny_directory
 from tests.tiny_families import write_tiny_family
 from tests.weights.gguf_writer import sound_file
 
@@ -194,7 +195,32 @@ def test_smollm2_without_the_native_core(smollm2_path: Path) -> None:
 
 @pytest.mark.parametrize("family", ["phi3", "qwen3moe"])
 def test_a_program_whose_tensors_are_fused_or_stacked(family: str, tmp_path: Path) -> None:
-    with Inspection.open(write_tiny_family(tmp_path / "tiny.gguf", family)) as found:
-        assert found.reasons == ()
-        report = found.report_program(10, fused=True)
+    found = Inspection.of(write_tiny_family(tmp_path / "tiny.gguf", family))
+    assert found.reasons == ()
+    report = found.report_program(10, fused=True)
     assert report.decode.weight_bytes > 0
+
+
+def test_a_directory_is_shown_as_it_is_stored(tiny: str, tmp_path: Path) -> None:
+    file = write_tiny_gguf(tmp_path / "tiny.gguf", "qwen2")
+    path = write_tiny_directory(tmp_path / "model", file)
+    shown = json_of("inspect", str(path), "--tensors", "--prompt", "tea", "--program")
+    same = json_of("inspect", str(file), "--prompt", "tea", "--program")
+    for key in ("architecture", "parameters", "context_length", "kv_bytes_per_token", "runs", "reasons", "prompt"):
+        assert shown[key] == same[key], key
+    assert shown["program"]["decode"] == same["program"]["decode"]
+    assert shown["metadata"]["hidden_size"] == 64
+    names = {tensor["name"]: tensor for tensor in shown["tensors"]}
+    embedding = names["model.embed_tokens.weight"]
+    assert (embedding["type"], embedding["shape"], embedding["bytes"]) == ("F32", [320, 64], 4 * 320 * 64)
+    text = output_of("inspect", str(path))
+    assert "qwen2" in text and "cannot run" not in text
+
+
+def test_a_directory_that_cannot_run_says_why(tmp_path: Path) -> None:
+    file = write_tiny_gguf(tmp_path / "tiny.gguf", "qwen2")
+    changes = {"tokenizer.json": None, "config.json": {"model_type": "mamba2"}}
+    shown = json_of("inspect", str(write_tiny_directory(tmp_path / "model", file, files=changes)))
+    assert (shown["runs"], shown["architecture"]) == (False, "mamba2")
+    first, second = shown["reasons"]
+    assert "mamba2" in first and "tokenizer.json is missing" in second

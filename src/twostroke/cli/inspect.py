@@ -1,6 +1,6 @@
-"""`twostroke inspect`: what is in a model file, what it costs, and whether it runs here. Owns the command.
+"""`twostroke inspect`: what is in a model's files, what it costs, and whether it runs here. Owns the command.
 
-Reads the file's header and packs no weights. A model that cannot run is shown as far as it can be read, and why not.
+Reads headers and packs no weights. A model that cannot run is shown as far as it can be read, and why not.
 """
 
 import json
@@ -18,7 +18,6 @@ from twostroke.cli.program_report import ProgramReport
 from twostroke.cli.prompt_report import PromptReport, report_prompt
 from twostroke.cli.tensor_report import tensor_fields, tensor_lines, type_lines, type_shares
 from twostroke.weights.fetch import resolve
-from twostroke.weights.gguf import MetadataValue
 
 _VALUE_WIDTH = 90
 _LONG_ARRAY = 16  # items; a longer array is cut to the first few
@@ -59,37 +58,37 @@ def command(model: str, as_json: bool, **flags: Any) -> None:
     options = InspectOptions(**flags)
     if options.prompt is None and (options.system is not None or options.raw):
         raise click.UsageError("--system and --raw are for --prompt")
-    with Inspection.open(resolve(model)) as found:
-        prompt = None
-        if options.prompt is not None:
-            prompt = report_prompt(found.source.metadata, options.prompt, options.system, options.raw)
-        program = found.report_program(options.tokens, options.fused) if options.program else None
-        if as_json:
-            click.echo(json.dumps(_fields(model, found, options, prompt, program)))
-        else:
-            for line in _lines(model, found, options, prompt, program):
-                click.echo(line)
+    found = Inspection.of(resolve(model))
+    prompt = None
+    if options.prompt is not None:
+        prompt = report_prompt(found.stored, options.prompt, options.system, options.raw)
+    program = found.report_program(options.tokens, options.fused) if options.program else None
+    if as_json:
+        click.echo(json.dumps(_fields(model, found, options, prompt, program)))
+    else:
+        for line in _lines(model, found, options, prompt, program):
+            click.echo(line)
 
 
 def _fields(
     model: str, found: Inspection, options: InspectOptions, prompt: PromptReport | None, program: ProgramReport | None
 ) -> dict[str, object]:
-    source = found.source
+    stored = found.stored
     fields: dict[str, object] = {
         "model": model,
-        "path": str(source.path),
-        "bytes": source.num_bytes,
-        "architecture": found.architecture,
+        "path": str(stored.path),
+        "bytes": stored.num_bytes,
+        "architecture": stored.architecture,
         "parameters": found.parameters,
-        "context_length": found.context_length,
+        "context_length": stored.context_length,
         "kv_bytes_per_token": found.kv_bytes_per_token,
         "runs": not found.reasons,
         "reasons": list(found.reasons),
-        "metadata": {key: _plain(value) for key, value in source.metadata.items()},
-        "tensor_types": [asdict(share) for share in type_shares(source.tensors.values())],
+        "metadata": {key: _plain(value) for key, value in stored.metadata.items()},
+        "tensor_types": [asdict(share) for share in type_shares(stored.tensors)],
     }
     if options.tensors:
-        fields["tensors"] = [tensor_fields(info) for info in source.tensors.values()]
+        fields["tensors"] = [tensor_fields(info) for info in stored.tensors]
     if prompt is not None:
         fields["prompt"] = prompt.fields()
     if program is not None:
@@ -102,13 +101,13 @@ def _lines(
 ) -> Iterator[str]:
     yield from table(_overview(model, found), left=2)
     yield from ("", "metadata")
-    rows = [[f"  {printable(key)}", _value_text(value)] for key, value in found.source.metadata.items()]
+    rows = [[f"  {printable(key)}", _value_text(value)] for key, value in found.stored.metadata.items()]
     yield from table(rows or [["  none"]], left=2)
     yield ""
-    yield from type_lines(type_shares(found.source.tensors.values()))
+    yield from type_lines(type_shares(found.stored.tensors))
     if options.tensors:
         yield ""
-        yield from tensor_lines(found.source.tensors.values())
+        yield from tensor_lines(found.stored.tensors)
     if prompt is not None:
         yield from ("", f"prompt, {len(prompt.tokens)} tokens")
         yield from prompt.lines()
@@ -119,11 +118,11 @@ def _lines(
 
 
 def _overview(model: str, found: Inspection) -> list[list[str]]:
-    kv, context = found.kv_bytes_per_token, found.context_length
+    kv, context = found.kv_bytes_per_token, found.stored.context_length
     return [
         ["model", printable(model)],
-        ["file", f"{printable(str(found.source.path))}, {bytes_text(found.source.num_bytes)}"],
-        ["architecture", printable(found.architecture or "not stated")],
+        ["file", f"{printable(str(found.stored.path))}, {bytes_text(found.stored.num_bytes)}"],
+        ["architecture", printable(found.stored.architecture or "not stated")],
         ["parameters", count_text(found.parameters)],
         ["context", "not stated" if context is None else f"{context:,} tokens"],
         ["KV cache", "not known" if kv is None else f"{bytes_text(kv)} a token in 16 bits"],
@@ -131,7 +130,7 @@ def _overview(model: str, found: Inspection) -> list[list[str]]:
     ]
 
 
-def _plain(value: MetadataValue) -> object:
+def _plain(value: Any) -> object:
     """A metadata value for JSON: an array longer than 16 items as its length and the first 4."""
     if not isinstance(value, list | np.ndarray):
         return _finite(value)
@@ -145,7 +144,7 @@ def _finite(value: object) -> object:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _value_text(value: MetadataValue) -> str:
+def _value_text(value: Any) -> str:
     plain = _plain(value)
     if isinstance(plain, dict):
         return shortened(f"{plain['length']:,} items: {printable(str(plain['first'])[1:-1])}, …", _VALUE_WIDTH)

@@ -1,15 +1,17 @@
-"""A model file opened for looking at: as much of it as can be understood, and why it cannot run where it cannot.
+"""A model looked at: as much of it as can be understood, and why it cannot run where it cannot.
 
 Owns the order of trying; each check is the one that running the model makes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from twostroke.cli.program_report import ProgramReport, report_program
+from twostroke.cli.stored_model import StoredModel
 from twostroke.errors import ContextLengthError, TwostrokeError, UnsupportedModelError
 from twostroke.models.gguf_config import config_from_gguf
 from twostroke.models.load import Source, load_model, with_parts
@@ -17,43 +19,33 @@ from twostroke.models.registry import build_program, family_of
 from twostroke.program.cost import Storage, kv_bytes_per_token
 from twostroke.program.passes import fuse
 from twostroke.program.program import Program
-from twostroke.text.tokenizer import Tokenizer
 from twostroke.weights.gguf import GGUFFile
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """An open file, its program where its architecture is known, and the reasons why it cannot run (none: it can)."""
+    """What is stored, the program where it is known, and the reasons why the model cannot run (none: it can).
 
-    source: GGUFFile
-    weights: Source  # the program's, parts of the file's tensors among them
+    `bits` has the bits a weight of each of the program's tensors.
+    """
+
+    stored: StoredModel
     program: Program | None
+    bits: Mapping[str, float]
     reasons: tuple[str, ...]
 
     @classmethod
-    def open(cls, path: Path) -> Self:
-        """Raises ModelFileError and UnsupportedModelError only where the file's header cannot be read."""
-        source = GGUFFile.open(path)
-        reasons = (_reason(lambda: load_model(path)), _reason(lambda: Tokenizer.from_gguf(source.metadata)))
+    def of(cls, path: Path) -> Self:
+        """Raises ModelFileError and UnsupportedModelError only where the files' headers cannot be read."""
+        stored = StoredModel.read(path)
+        reasons = (_reason(partial(_check_loads, path)), _reason(stored.tokenizer))
         found = tuple(reason.removeprefix(f"{path}: ") for reason in reasons if reason is not None)
-        return cls(source, *_program(source), found)
-
-    @property
-    def architecture(self) -> str | None:
-        """`general.architecture`, as the file has it."""
-        value = self.source.metadata.get("general.architecture")
-        return value if isinstance(value, str) else None
+        return cls(stored, *(_directory_program(path) if path.is_dir() else _file_program(path)), found)
 
     @property
     def parameters(self) -> int:
-        """Weights in all tensors."""
-        return sum(info.num_values for info in self.source.tensors.values())
-
-    @property
-    def context_length(self) -> int | None:
-        """The longest context the file states, in tokens."""
-        value = self.source.metadata.get(f"{self.architecture}.context_length")
-        return value if isinstance(value, int) else None
+        """Values in all tensors."""
+        return sum(tensor.num_values for tensor in self.stored.tensors)
 
     @property
     def kv_bytes_per_token(self) -> float | None:
@@ -61,25 +53,17 @@ class Inspection:
         return None if self.program is None else kv_bytes_per_token(self.program, Storage({}))
 
     def report_program(self, tokens: int, fused: bool) -> ProgramReport:
-        """The program's costs with the file's own weight types.
+        """The program's costs with the model's own weight types.
 
         Raises UnsupportedModelError where there is no program, ContextLengthError where `tokens` and one more exceed
         the context.
         """
         if self.program is None:
-            raise UnsupportedModelError(f"{self.source.path}: no program: {'; '.join(self.reasons)}")
-        if self.context_length is not None and tokens >= self.context_length:
-            raise ContextLengthError(
-                f"--tokens {tokens} and a decode step exceed the context of {self.context_length} tokens"
-            )
-        bits = {name: info.type.bits_per_weight for name, info in self.weights.tensors.items()}
-        return report_program(fuse(self.program) if fused else self.program, Storage(bits), tokens)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.source.close()
+            raise UnsupportedModelError(f"{self.stored.path}: no program: {'; '.join(self.reasons)}")
+        context = self.stored.context_length
+        if context is not None and tokens >= context:
+            raise ContextLengthError(f"--tokens {tokens} and a decode step exceed the context of {context} tokens")
+        return report_program(fuse(self.program) if fused else self.program, Storage(self.bits), tokens)
 
 
 def _reason(check: Callable[[], object]) -> str | None:
@@ -90,14 +74,34 @@ def _reason(check: Callable[[], object]) -> str | None:
     return None
 
 
-def _program(source: GGUFFile) -> tuple[Source, Program | None]:
-    """The program that the metadata describe, and its weights; None where they describe none, or the file lacks one."""
+def _check_loads(path: Path) -> None:
+    load_model(path).source.close()
+
+
+def _bits(weights: Source) -> dict[str, float]:
+    return {name: info.type.bits_per_weight for name, info in weights.tensors.items()}
+
+
+def _directory_program(path: Path) -> tuple[Program | None, Mapping[str, float]]:
+    """The program of a directory and its weights' bits; None where it cannot run."""
     try:
-        family_of(str(source.metadata.get("general.architecture")))
-        config = config_from_gguf(source.metadata, {name: info.shape for name, info in source.tensors.items()})
-        program, weights = build_program(config), with_parts(source, config)
+        model = load_model(path)
     except TwostrokeError:
-        return source, None
-    infos = weights.tensors
-    complete = all(name in infos and infos[name].shape == each.shape for name, each in program.weights.items())
-    return weights, program if complete else None
+        return None, {}
+    with closing(model.source):
+        return model.program, _bits(model.source)
+
+
+def _file_program(path: Path) -> tuple[Program | None, Mapping[str, float]]:
+    """The program that a file's metadata describe and its weights' bits; None where they describe none, or the file
+    lacks one of its tensors."""
+    with closing(GGUFFile.open(path)) as file:
+        try:
+            family_of(str(file.metadata.get("general.architecture")))
+            config = config_from_gguf(file.metadata, {name: info.shape for name, info in file.tensors.items()})
+            program, weights = build_program(config), with_parts(file, config)
+        except TwostrokeError:
+            return None, {}
+        infos = weights.tensors
+        complete = all(name in infos and infos[name].shape == each.shape for name, each in program.weights.items())
+        return (program, _bits(weights)) if complete else (None, {})

@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from twostroke.cli.figures import bytes_text, printable, table
+from twostroke.cli.stored_model import StoredModel
 from twostroke.cli.tensor_report import TypeShare, mix_text, type_shares
 from twostroke.errors import TwostrokeError
 from twostroke.weights.aliases import Alias, load_aliases
 from twostroke.weights.cache import CachedModel, cache_dir, list_cached
-from twostroke.weights.gguf import GGUFFile
 
 
 @click.command("list")
@@ -29,10 +29,9 @@ def command(as_json: bool) -> None:
 
 
 def _shares(path: Path) -> list[TypeShare] | None:
-    """The file's tensor types; None where it can no longer be read."""
+    """The model's tensor types; None where it can no longer be read."""
     try:
-        with GGUFFile.open(path) as source:
-            return type_shares(source.tensors.values())
+        return type_shares(StoredModel.read(path).tensors)
     except TwostrokeError:
         return None
 

@@ -1,10 +1,10 @@
 """What a prompt becomes for a model: the rendered text and its token ids. Owns the table; text and ids are `text`'s."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from twostroke.cli.figures import printable
-from twostroke.text.chat import ChatTemplate
+from twostroke.cli.stored_model import StoredModel
 from twostroke.text.chat_encoder import ChatEncoder
 from twostroke.text.tokenizer import Tokenizer
 
@@ -28,19 +28,19 @@ class PromptReport:
         yield from (f"{token_id:>8}  '{printable(text)}'" for token_id, text in self.tokens)
 
 
-def report_prompt(metadata: Mapping[str, object], prompt: str, system: str | None, raw: bool) -> PromptReport:
+def report_prompt(model: StoredModel, prompt: str, system: str | None, raw: bool) -> PromptReport:
     """A user's message as the chat template writes it, after an optional system message; as it is where `raw`.
 
     Raises ChatTemplateError where a template is needed and missing, and what the tokenizer's making raises.
     """
-    tokenizer = Tokenizer.from_gguf(metadata)
+    tokenizer = model.tokenizer()
     if raw:
         text, ids = prompt, tokenizer.encode(prompt)
     else:
         messages = [{"role": "user", "content": prompt}]
         if system is not None:
             messages.insert(0, {"role": "system", "content": system})
-        chat = ChatEncoder(ChatTemplate.from_gguf(metadata), tokenizer).encode(messages)
+        chat = ChatEncoder(model.template(), tokenizer).encode(messages)
         text, ids = chat.text, chat.ids
     return PromptReport(text, tuple((token_id, _token_text(tokenizer, token_id)) for token_id in ids))
 

@@ -14,6 +14,7 @@ import click
 
 from twostroke.cli.fetch_progress import fetch_progress
 from twostroke.cli.figures import bytes_text, printable, shortened
+from twostroke.cli.stored_model import StoredTensor
 from twostroke.cli.tensor_report import TypeShare, mix_text, type_shares
 from twostroke.errors import InvalidRequestError, UnsupportedModelError
 from twostroke.llm.config import WEIGHT_NAMES
@@ -95,5 +96,5 @@ def _write(path: Path, out: Path, kind: TensorType) -> QuantizeReport:
         total = sum(info.num_values for info in source.tensors.values())
         with click.progressbar(length=total, label=f"quantising to {kind.name}", file=sys.stderr) as bar:
             write_quantized(source, file.metadata, out, kind, lambda info: bar.update(info.num_values))
-        shares = type_shares(source.tensors.values())
+        shares = type_shares(map(StoredTensor.of, source.tensors.values()))
         return QuantizeReport(kind, file.num_bytes, out.stat().st_size, shares, source.fallbacks)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from twostroke.cli.figures import bytes_text, count_text, printable, table
-from twostroke.weights.source import TensorInfo
+from twostroke.cli.stored_model import StoredTensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +19,11 @@ class TypeShare:
     share: float
 
 
-def type_shares(tensors: Iterable[TensorInfo]) -> list[TypeShare]:
+def type_shares(tensors: Iterable[StoredTensor]) -> list[TypeShare]:
     """Tensors summed by type, most bytes first."""
-    groups: dict[str, list[TensorInfo]] = {}
+    groups: dict[str, list[StoredTensor]] = {}
     for info in tensors:
-        groups.setdefault(info.type.name, []).append(info)
+        groups.setdefault(info.type, []).append(info)
     total = sum(info.num_bytes for group in groups.values() for info in group)
     shares = [_share(name, group, total) for name, group in groups.items()]
     return sorted(shares, key=lambda share: share.bytes, reverse=True)
@@ -43,11 +43,11 @@ def type_lines(shares: Iterable[TypeShare]) -> Iterator[str]:
     return table(rows)
 
 
-def tensor_fields(info: TensorInfo) -> dict[str, object]:
+def tensor_fields(info: StoredTensor) -> dict[str, object]:
     """One tensor for JSON; shape in NumPy order, offset and size in bytes."""
     return {
         "name": info.name,
-        "type": info.type.name,
+        "type": info.type,
         "shape": list(info.shape),
         "parameters": info.num_values,
         "bytes": info.num_bytes,
@@ -55,16 +55,16 @@ def tensor_fields(info: TensorInfo) -> dict[str, object]:
     }
 
 
-def tensor_lines(tensors: Iterable[TensorInfo]) -> Iterator[str]:
+def tensor_lines(tensors: Iterable[StoredTensor]) -> Iterator[str]:
     """The table of all tensors, in file order."""
     rows = [["tensor", "type", "shape", "bytes"]]
     for info in tensors:
         shape = " x ".join(f"{size:,}" for size in info.shape)
-        rows.append([printable(info.name), info.type.name, shape, bytes_text(info.num_bytes)])
+        rows.append([printable(info.name), info.type, shape, bytes_text(info.num_bytes)])
     return table(rows, left=2)
 
 
-def _share(name: str, group: list[TensorInfo], total: int) -> TypeShare:
+def _share(name: str, group: list[StoredTensor], total: int) -> TypeShare:
     parameters = sum(info.num_values for info in group)
     num_bytes = sum(info.num_bytes for info in group)
     return TypeShare(name, len(group), parameters, num_bytes, 8 * num_bytes / parameters, num_bytes / total)
