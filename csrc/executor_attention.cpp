@@ -31,22 +31,25 @@ void Executor::plan_attention(const StepInput& input, AttentionPlan& plan) const
         }
     }
     const auto items = static_cast<int64_t>(plan.units.size()) * op.layout.num_kv_heads;
-    if (most_ranges < 2 || items >= 4 * threads_.size() * 2 || states > max_states_) return;
+    const int64_t wanted = 8 * threads_.size();
+    if (most_ranges < 2 || items >= wanted || states > max_states_) return;
+    const int64_t pieces = (wanted + items - 1) / items;
     std::vector<AttentionUnit> whole;
     whole.swap(plan.units);
     int64_t next = 0;
     for (AttentionUnit unit : whole) {
-        if (unit.range_end - unit.range_begin < 2) {
+        const int64_t begin = unit.range_begin, ranges = unit.range_end - begin, count = std::min(pieces, ranges);
+        if (count < 2) {
             plan.units.push_back(unit);
             continue;
         }
         unit.state = next;
-        unit.first_range = unit.range_begin;
-        next += unit.num_rows * op.num_heads * (unit.range_end - unit.range_begin);
+        unit.first_range = begin;
+        next += unit.num_rows * op.num_heads * ranges;
         plan.merges.push_back(unit);
-        for (int64_t range = unit.first_range; range < plan.merges.back().range_end; ++range) {
-            unit.range_begin = range;
-            unit.range_end = range + 1;
+        for (int64_t piece = 0; piece < count; ++piece) {
+            unit.range_begin = begin + ranges * piece / count;
+            unit.range_end = begin + ranges * (piece + 1) / count;
             plan.units.push_back(unit);
         }
     }
@@ -143,6 +146,8 @@ void Executor::attend_unit(int thread, const AttentionOp& op, const AttentionUni
         for (int64_t range = unit.range_begin; range < unit.range_end; ++range) {
             a.key_begin = static_cast<int>(range * kKeyRange);
             a.key_end = std::min(a.key_begin + kKeyRange, last);
+            a.next_begin = a.key_begin + kKeyRange;
+            a.next_end = range + 1 < unit.range_end ? std::min(a.next_begin + kKeyRange, last) : a.next_begin;
             for (int i = 0; i < a.num_queries; ++i)
                 a.state[i] = unit.state < 0 ? parts + i * state_floats_
                                             : state_of(op, unit, range, (begin + i) / group,

@@ -136,6 +136,7 @@ struct AttentionArgs {
     KvLayout layout;
     float scale, soft_cap;  // soft_cap 0: none
     int key_begin, key_end;
+    int next_begin, next_end;  // the range attended after this one, empty where there is none
     float* scores;  // (kMaxQueries, kKeyRange)
 };
 

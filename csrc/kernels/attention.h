@@ -44,31 +44,59 @@ TS_INLINE const uint8_t* head_at(const AttentionArgs& a, int key) {
     return a.pool + static_cast<size_t>(a.blocks[key / kBlockTokens]) * a.layout.block_bytes();
 }
 
-// scores (Q, kKeyRange): scale * q . k, -infinity where a key is not visible.
-template <class E, int Q>
-static void score_range(const AttentionArgs& a) {
-    const F32x16 scale = f_set(a.scale), hidden = f_set(-__builtin_inff());
-    for (int key = a.key_begin; key < a.key_end; key += kBlockTokens) {
-        const auto* keys = reinterpret_cast<const typename E::T*>(head_at(a, key));
-        F32x16 sums[Q];
-        for (int q = 0; q < Q; ++q) sums[q] = f_set(0.0f);
-        for (int i = 0; i < a.layout.head_dim; ++i) {
-            const F32x16 k = E::load(keys + i * kBlockTokens);
-            for (int q = 0; q < Q; ++q) sums[q] = f_fma(f_set(a.q[q][i]), k, sums[q]);
+// Running sums that fit this instruction set's registers beside what feeds them; more queries leave less for the rest.
+#if defined(__AVX512F__)
+constexpr int kSums = 24;
+#else
+constexpr int kSums = 6;
+#endif
+
+// Scores of B blocks of 16 keys from `key` on, Q queries: scale * q . k, -infinity where a key is not visible. Several
+// blocks at once only keep more sums in flight; each score is summed in the order of elements.
+template <class E, int Q, int B>
+TS_INLINE void score_blocks(const AttentionArgs& a, int key) {
+    const typename E::T* keys[B];
+    for (int b = 0; b < B; ++b) keys[b] = reinterpret_cast<const typename E::T*>(head_at(a, key + b * kBlockTokens));
+    const size_t values_at = a.layout.key_bytes() / sizeof(typename E::T);
+    F32x16 sums[B][Q];
+    for (int b = 0; b < B; ++b)
+        for (int q = 0; q < Q; ++q) sums[b][q] = f_set(0.0f);
+    for (int i = 0; i < a.layout.head_dim; ++i) {
+        F32x16 k[B];
+        for (int b = 0; b < B; ++b) {
+            k[b] = E::load(keys[b] + i * kBlockTokens);
+            prefetch_l2(keys[b] + values_at + i * kBlockTokens);
         }
         for (int q = 0; q < Q; ++q) {
-            F32x16 s = f_mul(sums[q], scale);
-            if (a.soft_cap != 0.0f) s = f_mul(f_set(a.soft_cap), f_tanh(f_div(s, f_set(a.soft_cap))));
-            s = f_keep(s, a.visible[q] - key, hidden);
-            if (key < a.first[q]) {
-                alignas(64) float lanes[16];
-                f_store(lanes, s);
-                for (int i = 0; i < 16 && key + i < a.first[q]; ++i) lanes[i] = -__builtin_inff();
-                s = f_load(lanes);
-            }
-            f_store(a.scores + q * kKeyRange + (key - a.key_begin), s);
+            const F32x16 x = f_set(a.q[q][i]);
+            for (int b = 0; b < B; ++b) sums[b][q] = f_fma(x, k[b], sums[b][q]);
         }
     }
+    const F32x16 scale = f_set(a.scale), cap = f_set(a.soft_cap), hidden = f_set(-__builtin_inff());
+    for (int b = 0; b < B; ++b) {
+        const int first = key + b * kBlockTokens;
+        for (int q = 0; q < Q; ++q) {
+            F32x16 s = f_mul(sums[b][q], scale);
+            if (a.soft_cap != 0.0f) s = f_mul(cap, f_tanh(f_div(s, cap)));
+            s = f_keep(s, a.visible[q] - first, hidden);
+            if (first < a.first[q]) {
+                alignas(64) float lanes[16];
+                f_store(lanes, s);
+                for (int i = 0; i < 16 && first + i < a.first[q]; ++i) lanes[i] = -__builtin_inff();
+                s = f_load(lanes);
+            }
+            f_store(a.scores + q * kKeyRange + (first - a.key_begin), s);
+        }
+    }
+}
+
+// scores (Q, kKeyRange)
+template <class E, int Q>
+static void score_range(const AttentionArgs& a) {
+    constexpr int kBlocks = kSums / Q >= 4 ? 4 : kSums / Q >= 2 ? 2 : 1;
+    int key = a.key_begin;
+    for (; key + kBlocks * kBlockTokens <= a.key_end; key += kBlocks * kBlockTokens) score_blocks<E, Q, kBlocks>(a, key);
+    for (; key < a.key_end; key += kBlockTokens) score_blocks<E, Q, 1>(a, key);
 }
 
 // Scores become weights e^(s - max); the state takes maximum and sum.
@@ -86,26 +114,43 @@ TS_INLINE void soften(float* scores, int count, float* state) {
     state[1] = f_sum(sum);
 }
 
-// acc = sum over visible keys of weight * value, 16 elements of all queries at a time.
+// acc = sum over keys up to `end` of weight * value, elements 16 * D from `i` on of all queries, in the order of keys.
+template <class E, int Q, int D>
+TS_INLINE void gather_elements(const AttentionArgs& a, int i, int end) {
+    F32x16 acc[D][Q];
+    for (int d = 0; d < D; ++d)
+        for (int q = 0; q < Q; ++q) acc[d][q] = f_set(0.0f);
+    for (int key = a.key_begin; key < end; key += kBlockTokens) {
+        const auto* values = reinterpret_cast<const typename E::T*>(head_at(a, key) + a.layout.key_bytes()) + i;
+        const int count = end - key < kBlockTokens ? end - key : kBlockTokens;
+        const int ahead = key - a.key_begin + a.next_begin;
+        const auto* next = ahead < a.next_end ? reinterpret_cast<const typename E::T*>(head_at(a, ahead)) + i : values;
+        const float* weights = a.scores + (key - a.key_begin);
+        for (int j = 0; j < count; ++j) {
+            F32x16 v[D];
+            for (int d = 0; d < D; ++d) {
+                v[d] = E::load(values + j * a.layout.padded_dim + 16 * d);
+                prefetch_l2(next + j * a.layout.padded_dim + 16 * d);
+            }
+            for (int q = 0; q < Q; ++q) {
+                const F32x16 weight = f_set(weights[q * kKeyRange + j]);
+                for (int d = 0; d < D; ++d) acc[d][q] = f_fma(weight, v[d], acc[d][q]);
+            }
+        }
+    }
+    for (int d = 0; d < D; ++d)
+        for (int q = 0; q < Q; ++q) f_store(a.state[q] + kStateHeader + i + 16 * d, acc[d][q]);
+}
+
 template <class E, int Q>
 static void gather_values(const AttentionArgs& a) {
+    constexpr int kElements = kSums / Q >= 4 ? 4 : kSums / Q >= 2 ? 2 : 1;
     int end = 0;
     for (int q = 0; q < Q; ++q) end = a.visible[q] > end ? a.visible[q] : end;
     end = end < a.key_end ? end : a.key_end;
-    for (int i = 0; i < a.layout.padded_dim; i += 16) {
-        F32x16 acc[Q];
-        for (int q = 0; q < Q; ++q) acc[q] = f_set(0.0f);
-        for (int key = a.key_begin; key < end; key += kBlockTokens) {
-            const auto* values = reinterpret_cast<const typename E::T*>(head_at(a, key) + a.layout.key_bytes()) + i;
-            const int count = end - key < kBlockTokens ? end - key : kBlockTokens;
-            const float* weights = a.scores + (key - a.key_begin);
-            for (int j = 0; j < count; ++j) {
-                const F32x16 v = E::load(values + j * a.layout.padded_dim);
-                for (int q = 0; q < Q; ++q) acc[q] = f_fma(f_set(weights[q * kKeyRange + j]), v, acc[q]);
-            }
-        }
-        for (int q = 0; q < Q; ++q) f_store(a.state[q] + kStateHeader + i, acc[q]);
-    }
+    int i = 0;
+    for (; i + 16 * kElements <= a.layout.padded_dim; i += 16 * kElements) gather_elements<E, Q, kElements>(a, i, end);
+    for (; i < a.layout.padded_dim; i += 16) gather_elements<E, Q, 1>(a, i, end);
 }
 
 template <class E, int Q>

@@ -188,6 +188,7 @@ TS_INLINE int32_t i_sum(I32x16 x) {
 }
 
 TS_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+TS_INLINE void prefetch_l2(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 
 #undef TS_BOTH
 

@@ -129,6 +129,7 @@ TS_INLINE void store_quads(uint8_t* p, I32x16 q) {
 TS_INLINE int32_t i_sum(I32x16 a) { return _mm512_reduce_add_epi32(a); }
 
 TS_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+TS_INLINE void prefetch_l2(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 
 }  // namespace TS_ISA
 }  // namespace twostroke

@@ -135,6 +135,7 @@ TS_INLINE void store_quads(uint8_t* p, I32x16 q) {
 TS_INLINE int32_t i_sum(I32x16 a) { int32_t s = 0; TS_EACH s += a.v[i]; return s; }
 
 TS_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
+TS_INLINE void prefetch_l2(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 #undef TS_EACH
 
