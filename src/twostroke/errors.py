@@ -21,6 +21,10 @@ class UnsupportedModelError(TwostrokeError):
     """Architecture, tensor type, RoPE scaling or tokenizer kind that is known or unknown but not supported; named."""
 
 
+class ModelOutputError(TwostrokeError):
+    """The model's logits are not finite: its weights are damaged, or it was not made to run at this precision."""
+
+
 class FetchError(TwostrokeError):
     """A download failed or was interrupted; what arrived is kept for resuming."""
 

@@ -8,9 +8,12 @@ from twostroke.engine.plan import Chunk, StepPlan
 from twostroke.engine.prefill import prefill_chunks
 from twostroke.engine.queues import Queues
 from twostroke.engine.request import FinishReason, Request, State, TokenScore
+from twostroke.errors import ModelOutputError
 from twostroke.kvcache.cache import KVCache
 from twostroke.native.batch import FloatArray, StepResult
 from twostroke.program.phase import Phase
+
+_NOT_FINITE = "the model's logits are not finite: its weights are damaged, or too large for this precision"
 
 
 @dataclass(slots=True)
@@ -51,12 +54,15 @@ class Scheduler:
             if hidden is not None and chunk.num_outputs and request.params.num_hidden:
                 request.next_output = request.num_computed
                 progress.hidden.append(HiddenRows(request, hidden[first : first + chunk.num_outputs]))
-            else:
+            elif outputs.are_finite(first, chunk.num_outputs):
                 for index in range(chunk.num_outputs):
                     row = request.num_computed - chunk.num_outputs + index
                     self._take_output(request, row, outputs, first + index, progress)
+            else:
+                self._end(request, FinishReason.ERROR, progress, ModelOutputError(_NOT_FINITE))
             first += chunk.num_outputs
-            self._settle(chunk, progress)
+            if request.error is None:
+                self._settle(chunk, progress)
         return progress
 
     def finish(self, request: Request, reason: FinishReason, error: BaseException | None = None) -> None:
@@ -90,8 +96,10 @@ class Scheduler:
         elif request.next_phase is Phase.DECODE:
             request.state = State.DECODE
 
-    def _end(self, request: Request, reason: FinishReason, progress: Progress) -> None:
-        self.finish(request, reason)
+    def _end(
+        self, request: Request, reason: FinishReason, progress: Progress, error: BaseException | None = None
+    ) -> None:
+        self.finish(request, reason, error)
         progress.finished.append(request)
 
 
@@ -104,6 +112,10 @@ class _Outputs:
         self.token_ids: list[int] = result.token_ids.tolist()
         self.logprobs: list[float] = result.logprobs.tolist()
         self._result = result
+
+    def are_finite(self, first: int, count: int) -> bool:
+        """Whether the logits of `count` outputs from `first` on were; the executor marks others with token -1."""
+        return all(token_id >= 0 for token_id in self.token_ids[first : first + count])
 
     def alternatives(self, index: int, count: int) -> tuple[tuple[int, float], ...]:
         """The `count` most likely (id, log-probability) of an output row."""
