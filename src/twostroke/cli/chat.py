@@ -11,7 +11,7 @@ import click
 
 from twostroke.cli.answer import show_answer
 from twostroke.cli.roofs import with_roofs
-from twostroke.cli.summary import account_of, account_of_all, short_line, summary_lines
+from twostroke.cli.summary import account_of, account_of_all, paging_line, short_line, summary_lines
 from twostroke.errors import ContextLengthError, NotEnoughMemoryError, TwostrokeError
 from twostroke.llm.results import Completion
 
@@ -123,6 +123,8 @@ class Chat:
             _note(f"the context of {self._llm.context:,} tokens is full; /clear starts a new conversation")
         elif completion.finish_reason == "length":
             _note("cut at the most tokens asked for")
+        if warning := paging_line(completion):
+            _note(warning)
         if self._options.summary and completion.token_ids:
             account = account_of(self._llm, completion)
             is_whole = completion.finish_reason != "cancelled"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from twostroke.llm.generation import Generation
     from twostroke.llm.llm import LLM
 
-LOADING = ("context", "threads", "kv", "weights", "isa")
+LOADING = ("context", "threads", "kv", "weights", "mlock", "isa")
 SAMPLING = (
     "temperature",
     "top_k",
@@ -148,7 +148,14 @@ def _start(llm: "LLM", options: RunOptions, text: str) -> "Generation":
 def _answer(llm: "LLM", options: RunOptions, text: str) -> None:
     from twostroke.cli.answer import collect_answer, show_answer
     from twostroke.cli.roofs import with_roofs
-    from twostroke.cli.summary import account_of, answer_line, run_fields, summary_lines
+    from twostroke.cli.summary import (
+        account_of,
+        answer_line,
+        paging_line,
+        resident_line,
+        run_fields,
+        summary_lines,
+    )
 
     generation = _start(llm, options, text)
     completion = collect_answer(generation) if options.as_json else show_answer(generation)
@@ -162,5 +169,9 @@ def _answer(llm: "LLM", options: RunOptions, text: str) -> None:
         click.echo(err=True)
         for line in (*summary_lines(account), answer_line(completion)):
             click.echo(line, err=True)
+    if options.verbose:
+        click.echo(resident_line(), err=True)
+    if warning := paging_line(completion):
+        click.echo(warning, err=True)
     if is_cut:
         sys.exit(_INTERRUPTED)

@@ -9,11 +9,12 @@ from typing import Any
 from twostroke.cli.figures import bytes_text
 from twostroke.engine.account import PhaseTotals
 from twostroke.llm.llm import LLM
+from twostroke.llm.locking import locked_bytes
 from twostroke.llm.results import Completion
 from twostroke.program.phase import Phase
 from twostroke.roofline.bound import Attainment, attain
 from twostroke.roofline.hardware import HardwareSpec
-from twostroke.roofline.memory import peak_rss_bytes
+from twostroke.roofline.memory import peak_rss_bytes, resident_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,26 @@ def answer_line(completion: Completion) -> str:
     wait = "" if first is None else f"   first token after {_time(first)}"
     facts = f"{completion.completion_tokens:,} tokens   {completion.finish_reason}   seed {completion.seed}"
     return f"answer     {facts}{wait}"
+
+
+def resident_line() -> str:
+    """What of this process is in memory now: its own, which holds the model, and file pages, which can be dropped."""
+    resident = resident_bytes()
+    if resident is None:
+        return "resident   not known"
+    private, of_files = (bytes_text(size) for size in resident)
+    return f"resident   private {private}   of files {of_files}{'   locked' if locked_bytes() else ''}"
+
+
+def paging_line(completion: Completion) -> str | None:
+    """A warning where decode waited for the disk again and again."""
+    found = completion.paging
+    if not found.is_paging:
+        return None
+    return (
+        f"paging     {found.paged_steps:,} of {found.steps:,} decode steps read {found.page_reads:,} pages from disk:"
+        " the model does not stay in memory; a smaller --context or --weights q4_0 makes room, --mlock keeps it there"
+    )
 
 
 def short_line(account: RunAccount) -> str:

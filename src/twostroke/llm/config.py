@@ -29,6 +29,7 @@ class LLMConfig:
     threads: int | None = _option(None, "Threads that compute; default: from affinity, cgroup quota and cores.")
     kv: str = _option("f16", "Type of the KV cache.", KV_NAMES)
     weights: str | None = _option(None, "Quantise matrices to this type as they load.", WEIGHT_NAMES)
+    mlock: bool = _option(False, "Lock the model in memory, so that none of it is paged out.")
     isa: str | None = _option(None, "Instruction set; default: the best this machine has.", ISA_NAMES)
     max_step_tokens: int = _option(512, "Rows of one engine step at most: how far a prompt is cut into chunks.")
     embed_only: bool = _option(False, "Load no more than embeddings need: without the output matrix.")

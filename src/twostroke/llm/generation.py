@@ -8,6 +8,7 @@ from twostroke.engine.ledger import RequestSummary
 from twostroke.engine.loop import EngineLoop
 from twostroke.engine.request import FinishReason, Request, TokenScore
 from twostroke.llm import results
+from twostroke.llm.paging import PagingWatch
 from twostroke.llm.stop import StopStrings
 from twostroke.text.detokenizer import Detokenizer
 from twostroke.text.tokenizer import Tokenizer
@@ -28,6 +29,7 @@ class Generation:
         self._stops = StopStrings(stops)
         self._text: list[str] = []
         self._tokens: list[NewToken] = []
+        self._paging = PagingWatch()
         self._is_cancelled = False
         self._summary: RequestSummary | None = None
         self._stream = loop.submit(request)
@@ -56,6 +58,7 @@ class Generation:
             prompt_tokens=self._request.num_prompt,
             seed=self._request.params.sampling.seed,
             summary=self._summary,
+            paging=self._paging.found,
         )
 
     def cancel(self) -> None:
@@ -97,6 +100,7 @@ class Generation:
                 piece += self._stops.flush()
         elif isinstance(event, NewToken) and not was_stopped:  # some come after a stop string, until the engine knows
             self._tokens.append(event)
+            self._paging.token()
             if event.token_id < self._tokenizer.vocab_size:  # rows above are padding of the embedding table
                 piece = self._stops.push(self._detokenizer.push(event.token_id))
             if self._stops.is_stopped:

@@ -12,6 +12,7 @@ from typing import Any, cast
 from twostroke.errors import ContextLengthError, TwostrokeError
 from twostroke.llm.config import LLMConfig
 from twostroke.llm.embedding import EmbeddingSettings
+from twostroke.llm.locking import check_lockable, lock_memory
 from twostroke.llm.memory import MemoryPlan, plan_memory
 from twostroke.llm.sampling import SamplingDefaults
 from twostroke.models.config import ModelConfig
@@ -72,6 +73,8 @@ def load(config: LLMConfig, progress: ProgressCallback) -> Loaded:
             num_threads=threads.num_threads,
             available=available_memory(),
         )
+        if config.mlock:
+            check_lockable(sum(memory.parts().values()))
         text = background.submit(load_text, path, model.metadata)
         if path.is_dir():
             defaults, embedding = SamplingDefaults.from_hf(path), EmbeddingSettings.from_hf(path)
@@ -80,6 +83,8 @@ def load(config: LLMConfig, progress: ProgressCallback) -> Loaded:
             embedding = EmbeddingSettings.from_gguf(model.metadata)
         executor = _executor(program, source, config, threads, memory, context)
         tokenizer, encoder = text.result()
+        if config.mlock:
+            lock_memory()
     return Loaded(
         path, model.config, context, threads, memory, defaults, embedding, tokenizer, encoder, executor, model.warnings
     )

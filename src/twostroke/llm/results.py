@@ -6,6 +6,7 @@ from typing import Literal
 
 from twostroke.engine.ledger import RequestSummary
 from twostroke.engine.request import TokenScore
+from twostroke.llm.paging import Paging
 from twostroke.program.phase import Phase
 
 Message = Mapping[str, object]
@@ -23,6 +24,7 @@ class Completion:
     finish_reason  "stop": end of text or a stop string; "length": `max_tokens` or a full context; "cancelled"
     seed           repeats this answer when given again
     summary        the ledger's account of the request: times, FLOPs and bytes of each phase
+    paging         whether decode waited for the disk; of the whole process, requests beside this one included
     """
 
     text: str
@@ -32,6 +34,7 @@ class Completion:
     prompt_tokens: int
     seed: int
     summary: RequestSummary
+    paging: Paging
 
     @property
     def completion_tokens(self) -> int:

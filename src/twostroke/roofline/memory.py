@@ -38,6 +38,17 @@ def peak_rss_bytes(root: Path = Path("/")) -> int:
     return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, everyone else KiB
 
 
+def resident_bytes(root: Path = Path("/")) -> tuple[int, int] | None:
+    """Bytes resident now that are private to this process, and those of files, which the kernel can drop and read
+    again; None where the system does not tell them apart."""
+    fields = dict(line.split(":", 1) for line in _read(root / "proc/self/status").splitlines() if ":" in line)
+    sizes = [fields.get(name, "").split()[:1] for name in ("RssAnon", "RssFile")]
+    if not all(size and size[0].isdecimal() for size in sizes):
+        return None
+    private, of_files = (int(size[0]) * 1024 for size in sizes)
+    return private, of_files
+
+
 def check_memory(parts: Mapping[str, int], available: int) -> None:
     """Raises NotEnoughMemoryError, with every part and the sum, when the parts exceed `available` bytes together."""
     total = sum(parts.values())
