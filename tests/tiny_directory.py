@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from tests.tiny import CHAT_TEMPLATE, CONTROL_TOKENS, tiny_vocabulary
-from tests.weights.hf_directory import bf16, write_directory
+from tests.weights.hf_directory import Tensor, bf16, write_directory
 
 from twostroke.models.load import dequantized, load_model
 
@@ -33,7 +33,12 @@ _SPLIT = (
 
 
 def write_tiny_directory(
-    path: Path, gguf: Path, *, files: Mapping[str, Mapping[str, Any] | None] | None = None, in_bf16: bool = False
+    path: Path,
+    gguf: Path,
+    *,
+    files: Mapping[str, Mapping[str, Any] | None] | None = None,
+    in_bf16: bool = False,
+    num_shards: int = 1,
 ) -> Path:
     """Write the qwen2 model in `gguf` to the directory `path`. `files` adds keys to JSON files, or leaves files
     out where None. `in_bf16` cuts matrices to BF16.
@@ -62,7 +67,7 @@ def write_tiny_directory(
         "tokenizer.json": _tokenizer(tokens, merges),
         "tokenizer_config.json": {"chat_template": CHAT_TEMPLATE, "eos_token": "<|im_end|>"},
     }
-    write_directory(path, {"model.safetensors": stored}, sizes)
+    write_directory(path, _shards(stored, num_shards), sizes)
     for name, keys in {**{key: {} for key in written}, **(files or {})}.items():
         if keys is not None:
             (path / name).parent.mkdir(exist_ok=True)
@@ -70,6 +75,16 @@ def write_tiny_directory(
         else:
             (path / name).unlink(missing_ok=True)
     return path
+
+
+def _shards(tensors: Mapping[str, Tensor], count: int) -> dict[str, dict[str, Tensor]]:
+    if count == 1:
+        return {"model.safetensors": dict(tensors)}
+    names = list(tensors)
+    return {
+        f"model-{number + 1:05}-of-{count:05}.safetensors": {name: tensors[name] for name in names[number::count]}
+        for number in range(count)
+    }
 
 
 def _name(name: str) -> str:

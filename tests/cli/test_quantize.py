@@ -96,6 +96,14 @@ def test_weights_of_a_directory(tmp_path: Path) -> None:
         assert found.score(IDS).logprobs == expected.score(IDS).logprobs
 
 
+def test_fallbacks_at_load_are_told(model: Path) -> None:
+    result = invoke("eval", str(model), "--text", "a cup of tea", "--weights", "q4_k")
+    first, second = result.stderr.splitlines()
+    assert first == "quantising matrices to q4_k as they load"
+    assert second == "warning: weights q4_k: 1 matrices are 1 Q5_0, as their rows are no whole blocks"
+    assert invoke("eval", str(model), "--text", "a cup of tea", "--weights", "q8_0").stderr.count("\n") == 1
+
+
 def test_run_and_eval_take_it(model: Path) -> None:
     run = json_of("run", str(model), "tea", "--weights", "q4_0", "--no-probe", "--max-tokens", "2", text="")
     evaluated = json_of("eval", str(model), "--text", "a cup of tea", "--weights", "q4_0")

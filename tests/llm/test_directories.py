@@ -29,7 +29,11 @@ def answers(path: Path) -> tuple[Any, ...]:
 
 
 def test_a_directory_is_the_model_that_the_file_is(gguf: Path, tmp_path: Path) -> None:
-    assert answers(write_tiny_directory(tmp_path / "model", gguf)) == answers(gguf)
+    expected = answers(gguf)
+    for num_shards in (1, 3):
+        folder = write_tiny_directory(tmp_path / str(num_shards), gguf, num_shards=num_shards)
+        assert len(list(folder.glob("*.safetensors"))) == num_shards
+        assert answers(folder) == expected
 
 
 def test_shards_are_the_model_that_the_file_is(gguf: Path, tmp_path: Path) -> None:

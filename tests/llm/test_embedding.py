@@ -10,6 +10,7 @@ from tests.tiny import write_tiny_gguf
 from tests.tiny_directory import write_tiny_directory
 
 from twostroke import LLM
+from twostroke.engine.request import GenerationParams, Request
 from twostroke.errors import ContextLengthError, InvalidRequestError, UnsupportedModelError
 from twostroke.models.load import dequantized, load_model
 from twostroke.program.reference import ReferenceExecutor
@@ -100,6 +101,22 @@ def test_ids_and_nothing(llm: LLM) -> None:
         llm.embed("tea", pooling="cls")
     with pytest.raises(ContextLengthError, match="2048"):
         llm.embed([[5] * 2049])
+
+
+@pytest.mark.parametrize(
+    ("params", "forced"),
+    [
+        ({"num_hidden": 4, "max_tokens": 0}, ()),
+        ({"num_hidden": -1, "max_tokens": 0}, ()),
+        ({"num_hidden": 1}, ()),
+        ({"num_hidden": 1, "max_tokens": 0, "prompt_logprobs": True}, ()),
+        ({"num_hidden": 1, "max_tokens": 0}, (5,)),
+    ],
+)
+def test_hidden_rows_are_a_requests_only_wish(llm: LLM, params: dict[str, Any], forced: tuple[int, ...]) -> None:
+    request = Request("x", [5, 6, 7], GenerationParams(**params), forced)
+    with pytest.raises(InvalidRequestError, match="num_hidden must be"):
+        llm._open.loop.submit(request)
 
 
 @pytest.mark.parametrize(("number", "kind"), [(0, "last"), (1, "mean"), (3, "last")])

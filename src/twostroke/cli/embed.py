@@ -6,12 +6,11 @@ from typing import Any
 
 import click
 
-from twostroke.cli.fetch_progress import fetch_progress
+from twostroke.cli.loading import load
 from twostroke.cli.options import options_of
 from twostroke.errors import InvalidRequestError
 from twostroke.llm.config import LLMConfig
 from twostroke.llm.embedding import POOLINGS
-from twostroke.llm.llm import LLM
 from twostroke.program.phase import Phase
 
 _AT_ONCE = 256  # texts
@@ -35,9 +34,7 @@ def command(
     matrix is not loaded.
     """
     given = list(texts) or _lines()
-    with fetch_progress() as progress:
-        llm = LLM(model, progress=progress, embed_only=True, **options)
-    with llm:
+    with load(model, embed_only=True, **options) as llm:
         unit = llm.embedding.normalize if normalize is None else normalize
         kind = llm.embedding.choose(pooling)
         vectors: list[list[float]] = []

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import click
 
-from twostroke.cli.fetch_progress import fetch_progress
+from twostroke.cli.loading import load
 from twostroke.cli.options import options_of
 from twostroke.errors import InvalidRequestError
 from twostroke.llm.config import LLMConfig
@@ -43,9 +43,7 @@ def command(model: str, file: Path | None, text: str | None, phase: PhaseName, a
     if file is not None and text is not None:
         raise click.UsageError("--file and --text exclude each other")
     content = _read(file) if text is None else text
-    with fetch_progress() as progress:
-        llm = LLM(model, progress=progress, max_batch=1, **options)
-    with llm:
+    with load(model, max_batch=1, **options) as llm:
         logprobs = list(_score(llm, content, phase))
     mean_nll = -math.fsum(logprobs) / len(logprobs)
     fields = {"model": model, "phase": phase, "num_tokens": len(logprobs), "mean_nll": mean_nll}

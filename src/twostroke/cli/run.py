@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twostroke.cli.fetch_progress import fetch_progress
-from twostroke.cli.figures import bytes_text, printable
+from twostroke.cli.figures import bytes_text
 from twostroke.cli.options import options_of
 from twostroke.errors import InvalidRequestError
 from twostroke.llm.config import LLMConfig, SamplingParams
@@ -113,12 +112,9 @@ def _decoded(data: bytes) -> str:
 
 
 def _load(options: RunOptions) -> "LLM":
-    from twostroke.llm.llm import LLM
+    from twostroke.cli.loading import load
 
-    with fetch_progress() as progress:
-        llm = LLM(options.model, progress=progress, max_batch=1, **options.loading)
-    for warning in llm.warnings:
-        click.echo(f"warning: {printable(warning)}", err=True)
+    llm = load(options.model, max_batch=1, **options.loading)
     if options.verbose:
         for line in _about(llm):
             click.echo(line, err=True)

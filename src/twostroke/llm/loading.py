@@ -2,6 +2,7 @@
 refused before anything is allocated.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -16,7 +17,7 @@ from twostroke.llm.locking import check_lockable, lock_memory
 from twostroke.llm.memory import MemoryPlan, plan_memory
 from twostroke.llm.sampling import SamplingDefaults
 from twostroke.models.config import ModelConfig
-from twostroke.models.load import load_model
+from twostroke.models.load import Model, load_model
 from twostroke.models.registry import OUTPUTS
 from twostroke.native.executor import ExecutorConfig, KvName, NativeExecutor, pick_isa
 from twostroke.native.threads import ThreadChoice, choose_threads
@@ -62,9 +63,7 @@ def load(config: LLMConfig, progress: ProgressCallback) -> Loaded:
     with closing(model.source), ThreadPoolExecutor(1) as background:
         context = _context(config, model.config)
         program = fuse(model.program)
-        source: WeightSource = model.source
-        if config.weights is not None:
-            source = QuantizedSource(source, TensorType[config.weights.upper()])
+        source, warnings = _weights(model, config)
         memory = plan_memory(
             program,
             source,
@@ -86,7 +85,22 @@ def load(config: LLMConfig, progress: ProgressCallback) -> Loaded:
         if config.mlock:
             lock_memory()
     return Loaded(
-        path, model.config, context, threads, memory, defaults, embedding, tokenizer, encoder, executor, model.warnings
+        path, model.config, context, threads, memory, defaults, embedding, tokenizer, encoder, executor, warnings
+    )
+
+
+def _weights(model: Model, config: LLMConfig) -> tuple[WeightSource, tuple[str, ...]]:
+    """The weights as they are to be packed, and what there is to say about the model."""
+    if config.weights is None:
+        return model.source, model.warnings
+    source = QuantizedSource(model.source, TensorType[config.weights.upper()])
+    others = Counter(fallback.type.name for fallback in source.fallbacks if fallback.name in model.program.weights)
+    if not others:
+        return source, model.warnings
+    kinds = ", ".join(f"{count} {name}" for name, count in sorted(others.items()))
+    return source, (
+        *model.warnings,
+        f"weights {config.weights}: {others.total()} matrices are {kinds}, as their rows are no whole blocks",
     )
 
 
