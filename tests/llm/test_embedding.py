@@ -11,7 +11,7 @@ from tests.tiny_directory import write_tiny_directory
 
 from twostroke import LLM
 from twostroke.engine.request import GenerationParams, Request
-from twostroke.errors import ContextLengthError, InvalidRequestError, UnsupportedModelError
+from twostroke.errors import ContextLengthError, InvalidRequestError, ModelFileError, UnsupportedModelError
 from twostroke.models.load import dequantized, load_model
 from twostroke.program.reference import ReferenceExecutor
 
@@ -178,3 +178,34 @@ def test_a_directory_says_it_in_its_own_files(path: Path, tmp_path: Path, llm: L
         pytest.raises(UnsupportedModelError, match="'cls_token' is not supported"),
     ):
         found.embed("tea")
+
+
+@pytest.mark.parametrize(
+    "processor",
+    [
+        {"type": "TemplateProcessing"},
+        {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}], "special_tokens": {}},
+        {"type": "Sequence", "processors": [5]},
+    ],
+)
+def test_a_malformed_post_processor_is_named(path: Path, tmp_path: Path, processor: dict[str, Any]) -> None:
+    modes = {"pooling_mode_lasttoken": True}
+    files = {"1_Pooling/config.json": modes, "tokenizer.json": {"post_processor": processor}}
+    with pytest.raises(ModelFileError, match=r"tokenizer\.json"):
+        LLM(write_tiny_directory(tmp_path / "model", path, files=files), threads=1)
+
+
+def test_length_is_what_a_directory_says(path: Path, tmp_path: Path, llm: LLM) -> None:
+    folder = write_tiny_directory(
+        tmp_path / "model", path, files={"1_Pooling/config.json": {"pooling_mode_lasttoken": True}}
+    )
+    for modules, unit in (("[]", False), ('[{"type": "sentence_transformers.models.Normalize"}]', True)):
+        (folder / "modules.json").write_text(modules)
+        with LLM(folder, threads=1) as found:
+            assert np.array_equal(found.embed(TEXTS), llm.embed(TEXTS, normalize=unit))
+
+
+def test_a_pooling_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    path = write_tiny_gguf(tmp_path / "m.gguf", "qwen2", metadata={"qwen2.pooling_type": "mean"})
+    with pytest.raises(ModelFileError, match=r"'qwen2\.pooling_type' is not an integer"):
+        LLM(path, threads=1)

@@ -95,14 +95,17 @@ def test_memory_is_told_apart(tiny_path: Path) -> None:
 def test_weights_are_private_memory_and_the_files_pages_are_given_back(smollm2_path: Path) -> None:
     """The model is in memory once: packed, not mapped."""
     code = (
-        "import sys; from twostroke import LLM; from twostroke.roofline.memory import resident_bytes\n"
+        "import sys; from twostroke import LLM; from twostroke.roofline.memory import resident_bytes, peak_rss_bytes\n"
         "before = resident_bytes(); llm = LLM(sys.argv[1], threads=1, context=64); after = resident_bytes()\n"
-        "print(after[0] - before[0] - llm.weight_bytes, after[1] - before[1])"
+        "print(after[0] - before[0] - llm.weight_bytes, after[1] - before[1],"
+        " peak_rss_bytes() - sum(before) - llm.weight_bytes)"
     )
     command = [sys.executable, "-c", code, str(smollm2_path)]
-    private, of_files = map(int, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    private, of_files, peak = map(int, shown.split())
     assert private > 0
     assert of_files < 40 * 2**20  # of 94 MiB; libraries among them
+    assert peak < 85 * 2**20  # also while loading: what a tokenizer takes, and a tensor's pages at a time
 
 
 def test_the_option_is_the_fields(tiny_path: Path) -> None:

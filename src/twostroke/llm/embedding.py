@@ -6,6 +6,7 @@ Sources: GGUF keys `{arch}.pooling_type` and `tokenizer.ggml.add_eos_token`; of 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from twostroke.engine.events import Finished, HiddenRows
 from twostroke.engine.loop import EngineLoop
 from twostroke.engine.request import GenerationParams, Request
-from twostroke.errors import InvalidRequestError, UnsupportedModelError
+from twostroke.errors import InvalidRequestError, ModelFileError, UnsupportedModelError
 from twostroke.text.model_files import ModelFiles
 
 Pooling = Literal["last", "mean"]
@@ -39,8 +40,11 @@ class EmbeddingSettings:
 
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, Any]) -> Self:
-        """From a GGUF file's metadata."""
-        number = metadata.get(f"{metadata.get('general.architecture')}.pooling_type", 0)
+        """From a GGUF file's metadata. Raises ModelFileError for a pooling that is no number."""
+        key = f"{metadata.get('general.architecture')}.pooling_type"
+        number = metadata.get(key, 0)
+        if type(number) is not int:
+            raise ModelFileError(f"metadata '{key}' is not an integer")
         pooling = _GGUF_POOLINGS.get(number, f"number {number}") or "last"
         eos_id = metadata.get("tokenizer.ggml.eos_token_id")
         has_end = metadata.get("tokenizer.ggml.add_eos_token") is True and isinstance(eos_id, int)
@@ -111,16 +115,13 @@ class Embedding:
 
 def _template_end(files: ModelFiles) -> tuple[int, ...]:
     """Ids that the tokenizer's post-processor puts after a text."""
-    parsed = files.json("tokenizer.json") or {}
-    processor = parsed.get("post_processor") or {}
-    for part in processor.get("processors") or [processor]:
-        single, tokens = part.get("single"), part.get("special_tokens")
-        if not isinstance(single, list) or not isinstance(tokens, dict):
-            continue
-        names: list[str] = []
-        for item in reversed(single):
-            if "SpecialToken" not in item:
-                break
-            names.insert(0, item["SpecialToken"]["id"])
-        return tuple(token_id for name in names for token_id in tokens[name]["ids"])
+    processor = (files.json("tokenizer.json") or {}).get("post_processor") or {}
+    try:
+        for part in processor.get("processors") or [processor]:
+            if part.get("type") == "TemplateProcessing":
+                after = takewhile(lambda item: "SpecialToken" in item, reversed(part["single"]))
+                names = [item["SpecialToken"]["id"] for item in after][::-1]
+                return tuple(int(token_id) for name in names for token_id in part["special_tokens"][name]["ids"])
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise ModelFileError("tokenizer.json: post_processor is malformed") from None
     return ()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from twostroke.errors import ContextLengthError, TwostrokeError
+from twostroke.errors import ContextLengthError, ModelFileError, TwostrokeError
 from twostroke.llm.config import LLMConfig
 from twostroke.llm.embedding import EmbeddingSettings
 from twostroke.llm.locking import check_lockable, lock_memory
@@ -75,11 +75,7 @@ def load(config: LLMConfig, progress: ProgressCallback) -> Loaded:
         if config.mlock:
             check_lockable(sum(memory.parts().values()))
         text = background.submit(load_text, path, model.metadata)
-        if path.is_dir():
-            defaults, embedding = SamplingDefaults.from_hf(path), EmbeddingSettings.from_hf(path)
-        else:
-            defaults = SamplingDefaults.from_gguf(model.metadata)
-            embedding = EmbeddingSettings.from_gguf(model.metadata)
+        defaults, embedding = _settings(path, model.metadata)
         executor = _executor(program, source, config, threads, memory, context)
         tokenizer, encoder = text.result()
         if config.mlock:
@@ -121,6 +117,17 @@ def _executor(
         threads.num_threads, memory.num_blocks, context, config.max_step_tokens, cast("KvName", config.kv), config.isa
     )
     return NativeExecutor(program, source, settings, fused=False)
+
+
+def _settings(path: Path, metadata: Mapping[str, Any]) -> tuple[SamplingDefaults, EmbeddingSettings]:
+    """What the model says about sampling and embeddings. Raises ModelFileError, naming the model."""
+    try:
+        if path.is_dir():
+            return SamplingDefaults.from_hf(path), EmbeddingSettings.from_hf(path)
+        return SamplingDefaults.from_gguf(metadata), EmbeddingSettings.from_gguf(metadata)
+    except ModelFileError as error:
+        text = str(error)
+        raise ModelFileError(text if text.startswith(str(path)) else f"{path}: {text}") from None
 
 
 def load_text(path: Path, metadata: Mapping[str, Any]) -> tuple[Tokenizer, ChatEncoder | TwostrokeError]:
