@@ -78,6 +78,19 @@ def test_what_is_computed_twice_is_the_same(model: Model) -> None:
         np.testing.assert_array_equal(run(executor, chunk(ids[start:end], start))[1], expected[start:end])
 
 
+def test_each_cache_group_reads_its_own_blocks(model: Model) -> None:
+    """Where one group's table names blocks that nobody has written, and only there, a row reads what is in them."""
+    ids, executor = prompt(model), executor_of(model)
+    groups = range(len(executor.num_blocks))
+    right = tuple(np.arange(4, dtype=np.int32) + 4 * (group % 2) for group in groups)
+    run(executor, chunk(ids[:-1], block_ids=right))
+    for group in groups:
+        wrong = tuple(blocks if other != group else blocks + 8 - blocks[0] for other, blocks in enumerate(right))
+        assert np.isnan(run(executor, chunk(ids[-1:], 39, block_ids=wrong))[1]).all()
+    _, got = run(executor, chunk(ids[-1:], 39, block_ids=right))
+    np.testing.assert_array_equal(got, whole(model, ids)[-1:])
+
+
 def test_another_token_changes_what_sees_it(model: Model) -> None:
     """A control: rows before it keep their bits, it and its successors do not."""
     ids = prompt(model).copy()
