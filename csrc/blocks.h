@@ -11,7 +11,10 @@ namespace twostroke {
 enum class TensorType : int {
     F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q5_0 = 6, Q5_1 = 7, Q8_0 = 8, Q2_K = 10, Q3_K = 11, Q4_K = 12, Q5_K = 13,
     Q6_K = 14, IQ2_XXS = 16, IQ2_XS = 17, IQ3_XXS = 18, IQ1_S = 19, IQ4_NL = 20, IQ3_S = 21, IQ2_S = 22, IQ4_XS = 23,
-    IQ1_M = 29, BF16 = 30, TQ1_0 = 34, TQ2_0 = 35, MXFP4 = 39
+    IQ1_M = 29, BF16 = 30, TQ1_0 = 34, TQ2_0 = 35, MXFP4 = 39,
+    // Our own, for checkpoints quantised in groups (weights/grouped_blocks.py): code and bits, group, scale.
+    G4_32_F16 = 1000, G4_64_F16, G4_128_F16, G4_32_BF16, G4_64_BF16, G4_128_BF16, G8_32_F16, G8_64_F16, G8_128_F16,
+    G8_32_BF16, G8_64_BF16, G8_128_BF16, F8_32_BF16, F8_64_BF16, F8_128_BF16, F8_32_F32, F8_64_F32, F8_128_F32
 };
 
 // --- blocks of 32 weights; d, m in f16 ---------------------------------------------------------------------------------
@@ -157,6 +160,25 @@ struct BlockTQ1_0 {  // d * (q - 1), five base-3 digits a byte
 };
 static_assert(sizeof(BlockTQ1_0) == 54);
 
+// Groups: scales in float16 or bfloat16, for G4 a byte of zeros (of a second group in its high half), then codes.
+template <int kColumns, int kGroup>
+struct BlockG4 {  // scale * (q - zero)
+    uint8_t scales[kColumns / kGroup][2];  // bytes: an odd size leaves nothing aligned
+    uint8_t zeros, qs[kColumns / 2];  // of each 16 bytes, low halves are 16 columns and high halves the next 16
+};
+using BlockG4_32_F16 = BlockG4<64, 32>;
+using BlockG4_64_F16 = BlockG4<64, 64>;
+using BlockG4_128_F16 = BlockG4<128, 128>;
+
+template <int kGroup>
+struct BlockG8 {  // scale * q
+    uint16_t scale;
+    int8_t qs[kGroup];
+};
+using BlockG8_32_F16 = BlockG8<32>;
+using BlockG8_64_F16 = BlockG8<64>;
+using BlockG8_128_F16 = BlockG8<128>;
+
 // Packed forms: 16 rows ("lanes") side by side, so that one vector holds the same columns of 16 rows. A quad is 4
 // consecutive columns of all lanes: byte 4 * lane + j is column j. Quads are unsigned; signed types are offset.
 // Every packed block has exactly the bits of its 16 source blocks.
@@ -254,12 +276,57 @@ using PackedIQ1_S = Raw<BlockIQ1_S>;
 using PackedIQ1_M = Raw<BlockIQ1_M>;
 using PackedTQ1_0 = Raw<BlockTQ1_0>;
 
+template <int kColumns, int kGroup>
+struct PackedG4 {
+    uint16_t scales[kColumns / kGroup][kLanes];
+    uint8_t zeros[kLanes];
+    Nibbles quads[kColumns / 32];
+};
+using PackedG4_32_F16 = PackedG4<64, 32>;
+using PackedG4_64_F16 = PackedG4<64, 64>;
+using PackedG4_128_F16 = PackedG4<128, 128>;
+
+template <int kGroup>
+struct PackedG8 {  // q + 128
+    uint16_t scale[kLanes];
+    uint8_t quads[kGroup / 4][64];
+};
+using PackedG8_32_F16 = PackedG8<32>;
+using PackedG8_64_F16 = PackedG8<64>;
+using PackedG8_128_F16 = PackedG8<128>;
+
+// Types that differ only in how their scales are read.
+#define TS_SAME_LAYOUT(type)                \
+    using Block##type##_BF16 = Block##type##_F16; \
+    using Packed##type##_BF16 = Packed##type##_F16;
+TS_SAME_LAYOUT(G4_32)
+TS_SAME_LAYOUT(G4_64)
+TS_SAME_LAYOUT(G4_128)
+TS_SAME_LAYOUT(G8_32)
+TS_SAME_LAYOUT(G8_64)
+TS_SAME_LAYOUT(G8_128)
+#undef TS_SAME_LAYOUT
+
+constexpr bool has_bf16_scales(TensorType type) {
+    return (type >= TensorType::G4_32_BF16 && type <= TensorType::G4_128_BF16) ||
+           (type >= TensorType::G8_32_BF16 && type <= TensorType::F8_128_BF16);
+}
+
+// FP8 (E4M3) in groups. Packed: the 16 lanes' scales, then a column's 16 lanes after another.
+constexpr bool is_f8(TensorType type) { return type >= TensorType::F8_32_BF16 && type <= TensorType::F8_128_F32; }
+constexpr int f8_group(TensorType type) {
+    return 32 << ((static_cast<int>(type) - static_cast<int>(TensorType::F8_32_BF16)) % 3);
+}
+constexpr int f8_scale_bytes(TensorType type) { return has_bf16_scales(type) ? 2 : 4; }
+
 // Every packed type and its columns a block.
 #define TS_PACKED_TYPES(X)                                                                                    \
     X(Q4_0, 32) X(Q4_1, 32) X(Q5_0, 32) X(Q5_1, 32) X(Q8_0, 32) X(IQ4_NL, 32) X(MXFP4, 32)                    \
     X(Q2_K, 256) X(Q3_K, 256) X(Q4_K, 256) X(Q5_K, 256) X(Q6_K, 256) X(IQ4_XS, 256) X(TQ2_0, 256)             \
     X(IQ2_XXS, 256) X(IQ2_XS, 256) X(IQ2_S, 256) X(IQ3_XXS, 256) X(IQ3_S, 256) X(IQ1_S, 256) X(IQ1_M, 256)    \
-    X(TQ1_0, 256)
+    X(TQ1_0, 256) X(G4_32_F16, 64) X(G4_64_F16, 64) X(G4_128_F16, 128) X(G4_32_BF16, 64) X(G4_64_BF16, 64)    \
+    X(G4_128_BF16, 128) X(G8_32_F16, 32) X(G8_64_F16, 64) X(G8_128_F16, 128) X(G8_32_BF16, 32)                \
+    X(G8_64_BF16, 64) X(G8_128_BF16, 128)
 
 #define TS_ASSERT_SIZE(type, columns) static_assert(sizeof(Packed##type) == kLanes * sizeof(Block##type));
 TS_PACKED_TYPES(TS_ASSERT_SIZE)
@@ -267,7 +334,7 @@ TS_PACKED_TYPES(TS_ASSERT_SIZE)
 
 // Types kept as floats: no activation is rounded for them.
 constexpr bool is_float(TensorType type) {
-    return type == TensorType::F32 || type == TensorType::F16 || type == TensorType::BF16;
+    return type == TensorType::F32 || type == TensorType::F16 || type == TensorType::BF16 || is_f8(type);
 }
 
 constexpr int columns_per_block(TensorType type) {
@@ -276,7 +343,7 @@ constexpr int columns_per_block(TensorType type) {
     case TensorType::type: return columns;
         TS_PACKED_TYPES(TS_COLUMNS)
 #undef TS_COLUMNS
-        default: return 1;
+        default: return is_f8(type) ? f8_group(type) : 1;
     }
 }
 
@@ -287,7 +354,8 @@ constexpr size_t bytes_per_block(TensorType type) {
     case TensorType::type: return sizeof(Block##type);
         TS_PACKED_TYPES(TS_BYTES)
 #undef TS_BYTES
-        default: return type == TensorType::F32 ? 4 : 2;
+        default: return is_f8(type) ? static_cast<size_t>(f8_group(type) + f8_scale_bytes(type))
+                                    : type == TensorType::F32 ? 4 : 2;
     }
 }
 

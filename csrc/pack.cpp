@@ -164,6 +164,24 @@ void pack(const BlockIQ4_XS& b, int lane, PackedIQ4_XS& out) {
     }
 }
 
+template <int kColumns, int kGroup>
+void pack(const BlockG4<kColumns, kGroup>& b, int lane, PackedG4<kColumns, kGroup>& out) {
+    for (int i = 0; i < kColumns / kGroup; ++i) std::memcpy(&out.scales[i][lane], b.scales[i], 2);
+    out.zeros[lane] = b.zeros;
+    for (int sub = 0; sub < kColumns / 32; ++sub) {
+        uint8_t bytes[16];
+        std::memcpy(bytes, b.qs + 16 * sub, 16);
+        put_split_nibbles(out.quads[sub], lane, bytes);
+    }
+}
+
+template <int kGroup>
+void pack(const BlockG8<kGroup>& b, int lane, PackedG8<kGroup>& out) {
+    out.scale[lane] = b.scale;
+    for (int quad = 0; quad < kGroup / 4; ++quad)
+        store32(out.quads[quad], lane, load32(reinterpret_cast<const uint8_t*>(b.qs) + 4 * quad) ^ 0x80808080u);
+}
+
 template <class Block>
 void pack(const Block& b, int lane, Raw<Block>& out) {
     out.lanes[lane] = b;
@@ -190,6 +208,18 @@ void pack_floats(const uint8_t* source, int64_t cols, int lanes, uint8_t* out) {
                         source + static_cast<size_t>(lane * cols + i) * sizeof(T), sizeof(T));
 }
 
+void pack_f8(TensorType type, const uint8_t* source, int64_t blocks, int lanes, uint8_t* out) {
+    const auto group = static_cast<size_t>(f8_group(type)), scale = static_cast<size_t>(f8_scale_bytes(type));
+    const size_t bytes = group + scale;
+    if (lanes < kLanes) std::memset(out, 0, static_cast<size_t>(blocks) * bytes * kLanes);
+    for (int64_t i = 0; i < blocks; ++i, out += bytes * kLanes)
+        for (int lane = 0; lane < lanes; ++lane) {
+            const uint8_t* block = source + static_cast<size_t>(lane * blocks + i) * bytes;
+            std::memcpy(out + static_cast<size_t>(lane) * scale, block, scale);
+            for (size_t c = 0; c < group; ++c) out[scale * kLanes + c * kLanes + static_cast<size_t>(lane)] = block[scale + c];
+        }
+}
+
 }  // namespace
 
 size_t packed_group_bytes(TensorType type, int64_t cols) {
@@ -208,6 +238,7 @@ void pack_group(TensorType type, const uint8_t* source, int64_t rows, int64_t co
     case TensorType::type: return pack_blocks<Block##type, Packed##type>(source, blocks, lanes, out);
             TS_PACKED_TYPES(TS_PACK)
 #undef TS_PACK
+        default: return pack_f8(type, source, blocks, lanes, out);
     }
 }
 

@@ -69,6 +69,7 @@ static void multiply_packed(const PackedMatrix& m, const uint8_t* data, const Li
         for (int sub = 0; sub < kSubs; ++sub) {
             Columns c;
             c.codebook = m.codebook;
+            c.bf16_scales = has_bf16_scales(m.type);
             P::load(blocks[i], sub, c);
             add_columns<T, P>(c, x, i * kSubs + sub, sums);
         }
@@ -96,6 +97,26 @@ static void multiply_floats(const PackedMatrix& m, const uint8_t* data, const Li
     }
 }
 
+// FP8 weights: the codes of a group times activations in float32, column after column, then the group's scale.
+template <int T>
+static void multiply_f8(const PackedMatrix& m, const uint8_t* data, const LinearArgs& a, int64_t row, float* acc) {
+    const int group = f8_group(m.type), scale_bytes = f8_scale_bytes(m.type) * kLanes;
+    for (int t = 0; t < T; ++t) {
+        const float* x = a.plain + (row + t) * m.cols;
+        const uint8_t* block = data;
+        F32x16 total = f_set(0.0f);
+        for (int64_t k = 0; k < m.cols; k += group, block += scale_bytes + group * kLanes) {
+            F32x16 sums[4] = {f_set(0.0f), f_set(0.0f), f_set(0.0f), f_set(0.0f)};
+            for (int i = 0; i < group; i += 4)
+                for (int j = 0; j < 4; ++j)
+                    sums[j] = f_fma(load_e4m3(block + scale_bytes + (i + j) * kLanes), f_set(x[k + i + j]), sums[j]);
+            const F32x16 sum = f_add(f_add(sums[0], sums[1]), f_add(sums[2], sums[3]));
+            total = f_fma(load_f8_scale(m.type, block), sum, total);
+        }
+        f_store(acc + 16 * t, total);
+    }
+}
+
 template <int T>
 static void multiply(const PackedMatrix& m, int64_t group, const LinearArgs& a, int64_t row, float* acc) {
     const uint8_t* data = m.data + static_cast<size_t>(group) * m.group_bytes;
@@ -107,6 +128,7 @@ static void multiply(const PackedMatrix& m, int64_t group, const LinearArgs& a, 
     case TensorType::type: return multiply_packed<T, Panel##type, Packed##type>(m, data, a, row, acc);
             TS_PACKED_TYPES(TS_MULTIPLY)
 #undef TS_MULTIPLY
+        default: return multiply_f8<T>(m, data, a, row, acc);
     }
 }
 
@@ -158,6 +180,7 @@ static void unpack_packed(const PackedMatrix& m, const uint8_t* data, int lane, 
         for (int sub = 0; sub < P::kColumns / 32; ++sub, out += 32) {
             Columns c;
             c.codebook = m.codebook;
+            c.bf16_scales = has_bf16_scales(m.type);
             P::load(blocks[i], sub, c);
             store_weights<P>(c, lane, out);
         }
@@ -169,6 +192,18 @@ static void unpack_floats(const PackedMatrix& m, const uint8_t* data, int lane, 
     for (int64_t i = 0; i < m.cols; ++i) {
         f_store(lanes, load_floats(reinterpret_cast<const W*>(data) + i * kLanes));
         out[i] = lanes[lane];
+    }
+}
+
+static void unpack_f8(const PackedMatrix& m, const uint8_t* block, int lane, float* out) {
+    const int group = f8_group(m.type), scale_bytes = f8_scale_bytes(m.type) * kLanes;
+    float scale[16], code[16];
+    for (int64_t k = 0; k < m.cols; k += group, block += scale_bytes + group * kLanes) {
+        f_store(scale, load_f8_scale(m.type, block));
+        for (int i = 0; i < group; ++i) {
+            f_store(code, load_e4m3(block + scale_bytes + i * kLanes));
+            out[k + i] = scale[lane] * code[lane];
+        }
     }
 }
 
@@ -184,6 +219,7 @@ static void unpack_row(const PackedMatrix& m, int64_t row, float* out) {
     case TensorType::type: return unpack_packed<Panel##type, Packed##type>(m, data, lane, out);
             TS_PACKED_TYPES(TS_UNPACK)
 #undef TS_UNPACK
+        default: return unpack_f8(m, data, lane, out);
     }
 }
 

@@ -7,6 +7,7 @@ namespace TS_ISA {
 // A weight is scale * (quad - kOffset), or with kAffine scale * quad + minimum.
 struct Columns {
     const int8_t* codebook;  // the matrix's
+    bool bf16_scales;
     Bytes64 quads[8];
     F32x16 scale[2], minimum[2];
 };
@@ -215,6 +216,53 @@ struct PanelTQ2_0 : Panel<256, 1, false, false> {
         c.scale[0] = f_load_f16(b.d);
     }
 };
+
+// --- groups ------------------------------------------------------------------------------------------------------------
+
+TS_INLINE F32x16 load_scale(const uint16_t* p, const Columns& c) { return c.bf16_scales ? f_load_bf16(p) : f_load_f16(p); }
+
+template <int columns, int group>
+struct PanelG4 : Panel<columns, 0, false, true> {
+    TS_INLINE void load(const PackedG4<columns, group>& b, int sub, Columns& c) {
+        const int index = sub * 32 / group;
+        load_nibbles(b.quads[sub], c.quads);
+        c.scale[0] = load_scale(b.scales[index], c);
+        const I32x16 zero = i_and(i_shr(i_load_u8(b.zeros), 4 * index), 15);
+        c.minimum[0] = negated(f_mul(c.scale[0], to_f32(zero)));
+    }
+};
+using PanelG4_32_F16 = PanelG4<64, 32>;
+using PanelG4_64_F16 = PanelG4<64, 64>;
+using PanelG4_128_F16 = PanelG4<128, 128>;
+using PanelG4_32_BF16 = PanelG4_32_F16;
+using PanelG4_64_BF16 = PanelG4_64_F16;
+using PanelG4_128_BF16 = PanelG4_128_F16;
+
+template <int group>
+struct PanelG8 : Panel<group, 128, false, false> {
+    TS_INLINE void load(const PackedG8<group>& b, int sub, Columns& c) {
+        for (int i = 0; i < 8; ++i) c.quads[i] = b_load(b.quads[8 * sub + i]);
+        c.scale[0] = load_scale(b.scale, c);
+    }
+};
+using PanelG8_32_F16 = PanelG8<32>;
+using PanelG8_64_F16 = PanelG8<64>;
+using PanelG8_128_F16 = PanelG8<128>;
+using PanelG8_32_BF16 = PanelG8_32_F16;
+using PanelG8_64_BF16 = PanelG8_64_F16;
+using PanelG8_128_BF16 = PanelG8_128_F16;
+
+// 16 lanes of E4M3: shifted to float32's places they are 2^-120 of the value; 0x7f and 0xff are NaN.
+TS_INLINE F32x16 load_e4m3(const uint8_t* p) {
+    const I32x16 bytes = i_load_u8(p);
+    const F32x16 size = f_mul(bits_f32(i_shl(i_and(bytes, 0x7f), 20)), f_set(0x1p120f));
+    const F32x16 invalid = f_zero_below(f_set(__builtin_nanf("")), size, f_set(480.0f));
+    return bits_f32(i_or(i_bits(f_add(size, invalid)), i_shl(i_and(bytes, 0x80), 24)));
+}
+
+TS_INLINE F32x16 load_f8_scale(TensorType type, const uint8_t* p) {
+    return has_bf16_scales(type) ? f_load_bf16(reinterpret_cast<const uint16_t*>(p)) : f_load(reinterpret_cast<const float*>(p));
+}
 
 }  // namespace TS_ISA
 }  // namespace twostroke

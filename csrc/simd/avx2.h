@@ -107,6 +107,7 @@ TS_INLINE I32x16 i_and(I32x16 x, int32_t m) {
 TS_INLINE I32x16 i_or(I32x16 x, I32x16 y) { return TS_BOTH(I32x16, _mm256_or_si256, x, y); }
 TS_INLINE I32x16 i_shr(I32x16 x, int s) { return {_mm256_srli_epi32(x.a, s), _mm256_srli_epi32(x.b, s)}; }
 TS_INLINE I32x16 i_shl(I32x16 x, int s) { return {_mm256_slli_epi32(x.a, s), _mm256_slli_epi32(x.b, s)}; }
+TS_INLINE I32x16 i_bits(F32x16 x) { return {_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)}; }
 TS_INLINE F32x16 bits_f32(I32x16 x) { return {_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
 TS_INLINE F32x16 to_f32(I32x16 x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
 TS_INLINE I32x16 to_i32(F32x16 x) { return {_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)}; }

@@ -75,6 +75,7 @@ TS_INLINE I32x16 i_and(I32x16 a, int32_t m) { return _mm512_and_si512(a, _mm512_
 TS_INLINE I32x16 i_or(I32x16 a, I32x16 b) { return _mm512_or_si512(a, b); }
 TS_INLINE I32x16 i_shr(I32x16 a, int s) { return _mm512_srli_epi32(a, static_cast<unsigned>(s)); }
 TS_INLINE I32x16 i_shl(I32x16 a, int s) { return _mm512_slli_epi32(a, static_cast<unsigned>(s)); }
+TS_INLINE I32x16 i_bits(F32x16 a) { return _mm512_castps_si512(a); }
 TS_INLINE F32x16 bits_f32(I32x16 a) { return _mm512_castsi512_ps(a); }
 TS_INLINE F32x16 to_f32(I32x16 a) { return _mm512_cvtepi32_ps(a); }
 TS_INLINE I32x16 to_i32(F32x16 a) { return _mm512_cvtps_epi32(a); }

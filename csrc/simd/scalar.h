@@ -74,6 +74,7 @@ TS_INLINE I32x16 i_shl(I32x16 a, int s) {
     TS_EACH a.v[i] = static_cast<int32_t>(static_cast<uint32_t>(a.v[i]) << s);
     return a;
 }
+TS_INLINE I32x16 i_bits(F32x16 a) { I32x16 r; std::memcpy(r.v, a.v, 64); return r; }
 TS_INLINE F32x16 bits_f32(I32x16 a) { F32x16 r; std::memcpy(r.v, a.v, 64); return r; }
 TS_INLINE F32x16 to_f32(I32x16 a) { F32x16 r; TS_EACH r.v[i] = static_cast<float>(a.v[i]); return r; }
 // Round to nearest even; |a| must be below 2^22.

@@ -34,6 +34,7 @@ MATRIX_TYPES = (
     *(TensorType.IQ4_NL, TensorType.IQ4_XS, TensorType.MXFP4, TensorType.TQ1_0, TensorType.TQ2_0),
     *(TensorType.IQ1_S, TensorType.IQ1_M, TensorType.IQ2_XXS, TensorType.IQ2_XS, TensorType.IQ2_S),
     *(TensorType.IQ3_XXS, TensorType.IQ3_S),
+    *(kind for kind in TensorType if not kind.is_in_gguf),  # the groups of quantised checkpoints
 )  # those with kernels
 
 Source = GGUFFile | CheckpointWeights | PartSource
@@ -173,8 +174,12 @@ def _check(weight: Weight, config: ModelConfig, source: Source) -> None:
     is_matrix = len(weight.shape) > 1 and not weight.name.endswith(".bias")
     supported = MATRIX_TYPES if is_matrix else (TensorType.F32,)
     if info.type not in supported:
-        names = ", ".join(kind.name for kind in supported)
+        names = ", ".join(kind.name for kind in supported if kind.is_in_gguf)
         raise UnsupportedModelError(f"tensor {weight.name!r} has type {info.type.name}; supported here: {names}")
+    if not isinstance(source, GGUFFile) and source.input_order(weight.name) is not None:
+        raise UnsupportedModelError(
+            f"tensor {weight.name!r} has its columns sorted by activation (GPTQ's desc_act), which is not supported"
+        )
 
 
 def _in_a_layer(name: str, num_layers: int) -> bool:
