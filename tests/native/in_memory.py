@@ -14,6 +14,7 @@ from twostroke.program.phase import Phase
 from twostroke.program.program import Program
 from twostroke.program.reference import ReferenceExecutor
 from twostroke.weights.dequantize import dequantize
+from twostroke.weights.grouped_blocks import Groups, pack
 from twostroke.weights.source import TensorInfo
 from twostroke.weights.tensor_types import TensorType
 
@@ -80,6 +81,8 @@ def random_matrix(kind: TensorType, rows: int, cols: int, seed: int = 0) -> Pack
     rng = np.random.default_rng(seed)
     if kind in FLOAT_TYPES:
         return float_matrix(kind, rng.standard_normal((rows, cols)))
+    if not kind.is_in_gguf:
+        return Packed(kind, (rows, cols), pack(random_groups(kind, rows, cols, rng), kind))
     count = rows * cols // kind.block_size
     blocks = rng.integers(0, 256, (count, kind.block_bytes), np.uint8)
     for at in SCALES.get(kind, ()):
@@ -92,6 +95,20 @@ def random_matrix(kind: TensorType, rows: int, cols: int, seed: int = 0) -> Pack
             high = (scales >> (4 * nibble) & 15).astype(np.uint8) << 4
             blocks[:, 49 + 2 * nibble] = blocks[:, 49 + 2 * nibble] & 15 | high
     return Packed(kind, (rows, cols), blocks.reshape(-1))
+
+
+def random_groups(kind: TensorType, rows: int, cols: int, rng: np.random.Generator) -> Groups:
+    """Codes of every pattern, but for FP8's two that are no numbers; scales that their own type holds."""
+    code, group, scale = kind.name.split("_")
+    codes = rng.integers(0, 16 if code == "G4" else 256, (rows, cols)).astype(np.uint8)
+    if code == "F8":
+        codes[codes & 127 == 127] = 1
+    shape = (rows, cols // int(group))
+    scales = rng.uniform(-0.05, 0.05, shape).astype(np.float16 if scale == "F16" else np.float32)
+    if scale == "BF16":
+        scales = (scales.view(np.uint32) >> 16).astype(np.uint16)
+    zeros = rng.integers(0, 16, shape).astype(np.uint8) if code == "G4" else None
+    return Groups(codes, scales, zeros, int(group))
 
 
 def float_matrix(kind: TensorType, values: npt.NDArray[np.floating]) -> Packed:
