@@ -9,9 +9,9 @@ import pytest
 
 from twostroke.engine.config import EngineConfig
 from twostroke.engine.engine import Engine
-from twostroke.engine.events import Event, Finished, NewToken
+from twostroke.engine.events import Event, Finished, HiddenRows, NewToken
 from twostroke.engine.request import GenerationParams, Request
-from twostroke.native.batch import Batch, BatchChunk, Sampling, StepResult
+from twostroke.native.batch import Batch, BatchChunk, FloatArray, Sampling, StepResult
 from twostroke.program.builder import Builder
 from twostroke.program.cost import CostModel, Storage
 from twostroke.program.passes import fuse
@@ -88,6 +88,15 @@ class FakeExecutor:
             1e-6,
         )
 
+    def collect_value(self, handle: Batch, output: str) -> tuple[StepResult, FloatArray]:
+        """Two numbers a row, a hash of what it sees."""
+        assert output == "hidden"
+        rows = []
+        for chunk in handle.chunks:
+            end = chunk.start + len(chunk.token_ids)
+            rows += [divmod(zlib.crc32(self._seen(chunk, r)), 1 << 16) for r in range(end - chunk.num_outputs, end)]
+        return self.collect(handle), np.array(rows, np.float32).reshape(-1, 2)
+
     def _write(self, batch: Batch) -> None:
         written: set[tuple[int, int]] = set()
         for chunk in batch.chunks:
@@ -101,10 +110,13 @@ class FakeExecutor:
                     slot = block_ids[position // self.block_tokens], position % self.block_tokens
                     self.blocks[group][slot] = 2 * token + (chunk.phase is Phase.DECODE)
 
-    def _output(self, chunk: BatchChunk, row: int, index: int) -> tuple[int, float]:
+    def _seen(self, chunk: BatchChunk, row: int) -> bytes:
         seen = np.stack([self.blocks[g][ids].reshape(-1)[: row + 1] for g, ids in enumerate(chunk.block_ids)])
         assert seen.min() >= 0, "a row sees tokens that were never computed"
-        state = zlib.crc32(seen.tobytes())
+        return seen.tobytes()
+
+    def _output(self, chunk: BatchChunk, row: int, index: int) -> tuple[int, float]:
+        state = zlib.crc32(self._seen(chunk, row))
         sampling = chunk.sampling
         if chunk.history is not None:
             state ^= zlib.crc32(chunk.history[: row + 1].tobytes())
@@ -122,6 +134,7 @@ class Answer:
     ids: list[int] = field(default_factory=list)
     logprobs: list[float | None] = field(default_factory=list)
     alternatives: list[tuple[tuple[int, float], ...]] = field(default_factory=list)
+    hidden: list[tuple[float, ...]] = field(default_factory=list)
     finished: Finished | None = None
 
 
@@ -133,6 +146,8 @@ def gather(events: list[Event], answers: dict[Request, Answer]) -> None:
             answer.ids.append(event.token_id)
             answer.logprobs.append(event.logprob)
             answer.alternatives.append(event.alternatives)
+        elif isinstance(event, HiddenRows):
+            answer.hidden += map(tuple, event.rows.tolist())
         else:
             answer.finished = event
 
