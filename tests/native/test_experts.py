@@ -100,7 +100,6 @@ def check(mixture: Mixture, isa: str, source: MemorySource | None = None, tolera
 
 TYPES = {
     "floats with tails": Mixture(types=(F32, F16, BF16)),
-    "bf16": Mixture(dim=48, ffn=64, types=(BF16, BF16, BF16)),
     "quantised, then floats": Mixture(dim=64, ffn=37, types=(TensorType.Q4_0, TensorType.Q4_0, F16)),
     "floats, then quantised": Mixture(dim=20, ffn=64, types=(F16, F16, Q8_0)),
     "a quantised gate and another up": Mixture(dim=64, ffn=96, types=(TensorType.Q4_1, TensorType.Q5_0, Q8_0)),
@@ -108,6 +107,9 @@ TYPES = {
     "a gate in floats, up quantised": Mixture(dim=64, ffn=96, types=(BF16, Q8_0, F32)),
     "MXFP4": Mixture(dim=64, ffn=96, types=(TensorType.MXFP4,) * 3),
     "K-quants": Mixture(dim=256, ffn=512, types=(TensorType.Q4_K, TensorType.Q4_K, TensorType.Q6_K)),
+    "GPTQ's groups": Mixture(dim=64, ffn=128, types=(TensorType.G4_64_F16,) * 3),
+    "FP8, and floats beside it": Mixture(dim=128, ffn=128, types=(TensorType.F8_128_F32, BF16, TensorType.F8_128_F32)),
+    "FP8, and codes of 8 bits": Mixture(dim=128, ffn=128, types=(TensorType.F8_128_F32, Q8_0, TensorType.G8_64_BF16)),
     "codebooks": Mixture(dim=256, ffn=256, types=(TensorType.IQ2_XXS, TensorType.IQ2_S, TensorType.IQ3_S)),
 }
 
