@@ -111,7 +111,7 @@ def test_rope(head_dim: int, dim: int, pairing: str, scaled: bool, isa: str) -> 
 @pytest.mark.parametrize(("rows", "blocks"), [(1, 1), (16, 2), (37, 3)])
 @pytest.mark.parametrize("kind", MATRIX_TYPES, ids=lambda kind: kind.name)
 def test_packed_rows_are_the_file_s_values(kind: TensorType, rows: int, blocks: int, threads: int) -> None:
-    """Packing and unpacking give what dequantising the file gives, bit for bit but for a zero's sign, in no more bytes."""
+    """Packing and unpacking give what dequantising the file gives, bit for bit (a zero may differ in sign)."""
     cols = 7 * blocks if kind in FLOAT_TYPES else blocks * kind.block_size
     b = Builder()
     b.output("logits", b.output_rows(b.embed("x", rows, cols)))
