@@ -6,7 +6,7 @@ No test here depends on how fast the machine is.
 import json
 import math
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -95,6 +95,17 @@ def test_refresh_raises_and_never_lowers(core: CountedCore, file: RoofFile) -> N
         core.byte_s = rate
         assert probe_roofs(90 * MIB, 2, refresh=True, file=file).bytes_per_s_at(90 * MIB) == expected
     assert len(core.sizes) == 3
+
+
+def test_old_roofs_are_measured_anew_where_only_fresh_ones_will_do(core: CountedCore, file: RoofFile) -> None:
+    probe_roofs(90 * MIB, 2, file=file)
+    core.byte_s = 4.0
+    fresh = timedelta(minutes=10)
+    assert probe_roofs(90 * MIB, 2, max_age=fresh, file=file).bytes_per_s_at(90 * MIB) == 10.0
+    later = RoofFile(file.path, lambda: file.now() + timedelta(minutes=11))
+    assert probe_roofs(90 * MIB, 2, file=later).bytes_per_s_at(90 * MIB) == 10.0
+    assert probe_roofs(90 * MIB, 2, max_age=fresh, file=later).bytes_per_s_at(90 * MIB) == 4.0
+    assert probe_roofs(90 * MIB, 2, file=later).bytes_per_s_at(90 * MIB) == 4.0
 
 
 def test_a_set_beyond_the_largest_is_read_at_the_largest(core: CountedCore, file: RoofFile) -> None:
