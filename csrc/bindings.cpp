@@ -240,6 +240,7 @@ NB_MODULE(_core, m) {
             "gate"_a)
         .def("add_output_rows", &Executor::add_output_rows, "out"_a, "x"_a)
         .def("finish", &Executor::finish, "logits"_a)
+        .def("probe_weights", &Executor::probe_weights, "seconds"_a, nb::call_guard<nb::gil_scoped_release>())
         .def("poison", &Executor::poison)
         .def(
             "lay_out",

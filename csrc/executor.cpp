@@ -1,6 +1,8 @@
 #include "executor.h"
 
 #include <algorithm>
+#include <chrono>
+#include <limits>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
@@ -191,6 +193,31 @@ void Executor::finish(int logits) {
     arena_ = PageBuffer(static_cast<size_t>(token_dims_ * rows + output_dims_ * kOutputTile) * sizeof(float));
     for (size_t group = 0; group < pool_bytes_.size(); ++group)
         pools_.emplace_back(pool_bytes_[group] * static_cast<size_t>(config_.num_blocks[group]));
+}
+
+// The roof of these very pages: memory of one size is not equally fast everywhere, least of all on a virtual machine.
+double Executor::probe_weights(double seconds) {
+    using Clock = std::chrono::steady_clock;
+    constexpr size_t kPrefetchBytes[] = {0, 4096};
+    std::vector<float> sums(static_cast<size_t>(config_.num_threads));
+    double best = std::numeric_limits<double>::infinity();
+    const auto start = Clock::now();
+    const auto since = [](Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); };
+    for (int pass = 0; pass < 4 || since(start) < seconds; ++pass) {
+        const size_t ahead = kPrefetchBytes[pass % 2];
+        const auto begin = Clock::now();
+        threads_.run([&](int thread) {
+            for (const auto& [data, bytes] : weights_.stretches()) {
+                const Part part = part_of(static_cast<int64_t>(bytes), thread, config_.num_threads);
+                sums[static_cast<size_t>(thread)] +=
+                    kernels_.probe_read(data + part.begin, static_cast<size_t>(part.end - part.begin), ahead);
+            }
+        });
+        best = std::min(best, since(begin));
+    }
+    volatile float kept = sums[0];
+    (void)kept;
+    return static_cast<double>(weights_.total()) / best;
 }
 
 void Executor::poison() {

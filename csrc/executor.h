@@ -102,6 +102,9 @@ class Executor {
     // Runs every op on the batch and samples. `value` is a value id copied to output.value.
     void step(const StepInput& input, const StepOutput& output, int value);
 
+    // Bytes per second of reading all packed weights, as decode does, by the best of several kernels in about `seconds`.
+    double probe_weights(double seconds);
+
     // For tests: fills arena, scratch and pools with NaN, so that a value read before it is written shows.
     void poison();
 

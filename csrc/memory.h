@@ -74,12 +74,20 @@ class PageArena {
         }
         unsigned char* piece = buffers_.back().as(used_);
         used_ += bytes;
+        total_ += bytes;
+        if (stretches_.size() < buffers_.size()) stretches_.emplace_back(piece, 0);
+        stretches_.back().second = used_;
         return piece;
     }
 
+    // What was taken, as a few long stretches: start and bytes.
+    const std::vector<std::pair<unsigned char*, size_t>>& stretches() const { return stretches_; }
+    size_t total() const { return total_; }
+
   private:
     std::vector<PageBuffer> buffers_;
-    size_t used_ = 0;
+    std::vector<std::pair<unsigned char*, size_t>> stretches_;
+    size_t used_ = 0, total_ = 0;
 };
 
 }  // namespace twostroke

@@ -26,7 +26,7 @@ void spin_until(Ready ready) {
     }
 }
 
-constexpr auto kSpinBetweenSteps = std::chrono::microseconds(300);
+constexpr auto kSpinBetweenSteps = std::chrono::microseconds(1000);  // what Python needs between steps, and more
 
 }  // namespace
 

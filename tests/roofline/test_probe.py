@@ -6,7 +6,7 @@ No test here depends on how fast the machine is.
 import json
 import math
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from twostroke.errors import ConfigError
 from twostroke.native.probe import probe_flops, probe_isas, probe_read
 from twostroke.roofline import probe as probing
 from twostroke.roofline.hardware import HardwareSpec
-from twostroke.roofline.probe import LARGEST_SET, MIB, machine_key, probe, probe_roofs
+from twostroke.roofline.probe import LARGEST_SET, MIB, machine_key, probe, probe_roofs, roofs_of_model
 from twostroke.roofline.roofs import RoofFile
 
 NOW = datetime(2030, 5, 1, tzinfo=UTC)
@@ -97,15 +97,21 @@ def test_refresh_raises_and_never_lowers(core: CountedCore, file: RoofFile) -> N
     assert len(core.sizes) == 3
 
 
-def test_old_roofs_are_measured_anew_where_only_fresh_ones_will_do(core: CountedCore, file: RoofFile) -> None:
-    probe_roofs(90 * MIB, 2, file=file)
-    core.byte_s = 4.0
-    fresh = timedelta(minutes=10)
-    assert probe_roofs(90 * MIB, 2, max_age=fresh, file=file).bytes_per_s_at(90 * MIB) == 10.0
-    later = RoofFile(file.path, lambda: file.now() + timedelta(minutes=11))
-    assert probe_roofs(90 * MIB, 2, file=later).bytes_per_s_at(90 * MIB) == 10.0
-    assert probe_roofs(90 * MIB, 2, max_age=fresh, file=later).bytes_per_s_at(90 * MIB) == 4.0
-    assert probe_roofs(90 * MIB, 2, file=later).bytes_per_s_at(90 * MIB) == 4.0
+def test_a_loaded_model_is_read_anew_and_arithmetic_is_kept(core: CountedCore, file: RoofFile) -> None:
+    rates = iter((5.0, 3.0))
+    asked: list[float] = []
+
+    def read(seconds: float) -> float:
+        asked.append(seconds)
+        return next(rates)
+
+    for expected in (5.0, 3.0):
+        spec = roofs_of_model(read, 90 * MIB, 2, file=file, budget_s=0.25)
+        assert spec.bytes_per_s_at(90 * MIB) == expected
+        assert set(spec.flops) == {"f32", "16bit"}
+    assert asked == [0.25, 0.25]
+    assert core.sizes == []
+    assert sorted(core.kinds) == ["16bit", "16bit", "f32", "f32"]  # once, by the two best instruction sets
 
 
 def test_a_set_beyond_the_largest_is_read_at_the_largest(core: CountedCore, file: RoofFile) -> None:

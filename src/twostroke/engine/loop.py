@@ -7,6 +7,7 @@ driver reads before and after each.
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Condition
 from types import TracebackType
 
@@ -55,6 +56,21 @@ class EngineLoop:
         finally:
             with self._changed:
                 self._deliver(events)
+                self._read_notes()
+                self._is_driven = False
+                self._changed.notify_all()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Between two steps, until left: no thread drives the engine, and its executor is free for something else."""
+        with self._changed:
+            while self._is_driven:
+                self._changed.wait()
+            self._is_driven = True
+        try:
+            yield
+        finally:
+            with self._changed:
                 self._read_notes()
                 self._is_driven = False
                 self._changed.notify_all()

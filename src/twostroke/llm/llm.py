@@ -161,6 +161,11 @@ class LLM:
         """What ran in a phase since the model was loaded, all requests together."""
         return self._open.engine.ledger.summary(phase)
 
+    def probe_weights(self, seconds: float) -> float:
+        """Bytes per second at which this machine reads the model's weights; takes about `seconds`, between steps."""
+        with self._open.loop.paused():
+            return self._open.loaded.executor.probe_weights(seconds)
+
     def close(self) -> None:
         """Gives the memory back once answers that still run have ended. The object is of no use afterwards."""
         self._running = None

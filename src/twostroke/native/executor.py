@@ -101,6 +101,10 @@ class NativeExecutor:
         """Bytes of the activation arena and of scratch."""
         return self._core.scratch_bytes
 
+    def probe_weights(self, seconds: float) -> float:
+        """Bytes per second at which this machine reads these packed weights, by the best kernel in about `seconds`."""
+        return self._core.probe_weights(seconds)
+
     def poison(self) -> None:
         """For tests: fill arena, scratch and KV pools with NaN."""
         self._core.poison()

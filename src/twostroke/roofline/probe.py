@@ -6,14 +6,14 @@ A probe fills up to 1 GiB of memory of its own and keeps every thread busy: run 
 read the peak of resident memory before.
 """
 
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Sequence
+from datetime import datetime
 
 from twostroke.native.probe import PROBE_VERSION, probe_flops, probe_isas, probe_read
 from twostroke.roofline.hardware import ARITHMETIC, HardwareSpec
 from twostroke.roofline.machine import cpu_model
 from twostroke.roofline.memory import available_memory, total_memory
-from twostroke.roofline.roofs import MAX_AGE, Measured, RoofFile, Roofs
+from twostroke.roofline.roofs import Measured, RoofFile, Roofs
 
 MIB = 2**20
 CURVE = tuple(size * MIB for size in (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024))
@@ -50,27 +50,52 @@ def probe_roofs(
     *,
     budget_s: float = 3.0,
     refresh: bool = False,
-    max_age: timedelta = MAX_AGE,
     file: RoofFile | None = None,
 ) -> HardwareSpec:
     """The roofs at one working set: kept ones where they are known, else measured within `budget_s` and kept.
 
     `working_set_bytes` is what one decode step reads, weights and KV. `refresh` measures again and keeps the higher:
-    for a run that came out above its roof, which then was too low. Roofs older than `max_age` are measured anew and
-    forgotten: for a run far below its roof, since a machine shared with others is not as fast at all times.
+    for a run that came out above its roof, which then was too low.
 
     Raises ConfigError for an instruction set that this machine lacks.
     """
     file = file or RoofFile()
     isas = probe_isas(isa)
     key = machine_key(num_threads, isas[-1])
-    known = file.load(key, max_age)
+    known = file.load(key)
     size = max(1, min(working_set_bytes, LARGEST_SET))
     kinds = [kind for kind in ARITHMETIC if refresh or kind not in known.flops]
     sizes = [size] if refresh or not known.has_read(size) else []
     if sizes or kinds:
-        known = file.raise_to(key, _measure(num_threads, isas, sizes, kinds, budget_s, file.now()), max_age)
+        known = file.raise_to(key, _measure(num_threads, isas, sizes, kinds, budget_s, file.now()))
     return _spec(known, num_threads, isas[-1])
+
+
+def roofs_of_model(
+    read: Callable[[float], float],
+    working_set_bytes: int,
+    num_threads: int,
+    isa: str | None = None,
+    *,
+    budget_s: float = 1.0,
+    file: RoofFile | None = None,
+) -> HardwareSpec:
+    """The roofs of a model that is loaded: reading is measured on its own weights, arithmetic is kept from earlier.
+
+    `read(seconds)` reads all weights again and again for so long and returns bytes per second. The same number of bytes
+    elsewhere may be faster or slower to read, on a virtual machine by half; so this is measured anew each time.
+
+    Raises ConfigError for an instruction set that this machine lacks.
+    """
+    file = file or RoofFile()
+    isas = probe_isas(isa)
+    key = machine_key(num_threads, isas[-1])
+    known = file.load(key)
+    kinds = [kind for kind in ARITHMETIC if kind not in known.flops]
+    if kinds:
+        known = file.raise_to(key, _measure(num_threads, isas, (), kinds, 3.0, file.now()))
+    own = {working_set_bytes: Measured(read(budget_s), file.now())}
+    return _spec(Roofs(own, known.flops), num_threads, isas[-1])
 
 
 def machine_key(num_threads: int, isa: str) -> str:

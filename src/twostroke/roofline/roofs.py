@@ -81,14 +81,14 @@ class RoofFile:
         self.path = path or cache_dir() / "roofs.json"
         self.now = now
 
-    def load(self, machine: str, max_age: timedelta = MAX_AGE) -> Roofs:
-        """What is known of a machine and not older than `max_age`; possibly nothing."""
-        return self._parse(self._entries().get(machine), max_age)
+    def load(self, machine: str) -> Roofs:
+        """What is known of a machine and not older than 30 days; possibly nothing."""
+        return self._parse(self._entries().get(machine))
 
-    def raise_to(self, machine: str, roofs: Roofs, max_age: timedelta = MAX_AGE) -> Roofs:
-        """Enter new measurements and forget those older than `max_age`; returns what is now known."""
+    def raise_to(self, machine: str, roofs: Roofs) -> Roofs:
+        """Enter new measurements; returns what is now known."""
         entries = self._entries()
-        joined = self._parse(entries.get(machine), max_age).raised_by(roofs)
+        joined = self._parse(entries.get(machine)).raised_by(roofs)
         entries[machine] = {
             "reads": [{"bytes": size, "rate": m.rate, "at": m.at.isoformat()} for size, m in joined.reads.items()],
             "flops": [{"kind": kind, "rate": m.rate, "at": m.at.isoformat()} for kind, m in joined.flops.items()],
@@ -104,10 +104,10 @@ class RoofFile:
             return {}
         return entries if isinstance(entries, dict) else {}
 
-    def _parse(self, entry: Any, max_age: timedelta) -> Roofs:
+    def _parse(self, entry: Any) -> Roofs:
         try:
-            reads = {int(read["bytes"]): self._measured(read, max_age) for read in entry["reads"]}
-            flops = {str(kind["kind"]): self._measured(kind, max_age) for kind in entry["flops"]}
+            reads = {int(read["bytes"]): self._measured(read) for read in entry["reads"]}
+            flops = {str(kind["kind"]): self._measured(kind) for kind in entry["flops"]}
         except (KeyError, TypeError, ValueError, OverflowError):
             return Roofs()
         return Roofs(
@@ -115,13 +115,13 @@ class RoofFile:
             {kind: m for kind, m in flops.items() if m is not None},
         )
 
-    def _measured(self, record: Mapping[str, Any], max_age: timedelta) -> Measured | None:
+    def _measured(self, record: Mapping[str, Any]) -> Measured | None:
         """None for a record too old, or from the future: the clock was wrong then or is now."""
         rate, at = float(record["rate"]), datetime.fromisoformat(record["at"])
         if not (rate > 0 and math.isfinite(rate)):
             raise ValueError(f"{rate} is no rate")
         age = self.now() - at
-        return Measured(rate, at) if -timedelta(days=1) < age <= max_age else None
+        return Measured(rate, at) if -timedelta(days=1) < age <= MAX_AGE else None
 
     def _write(self, text: str) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
