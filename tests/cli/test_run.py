@@ -83,8 +83,8 @@ def test_verbose_says_what_was_chosen(model: str) -> None:
 def test_json_has_the_keys_of_the_contract(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
 
-    def roofs_of_model(read: object, working_set: int, num_threads: int, isa: str, *, budget_s: float) -> HardwareSpec:
-        asked.append(budget_s)
+    def roofs_of_model(read: object, working_set: int, num_threads: int, isa: str, **how: float) -> HardwareSpec:
+        asked.append(how["budget_s"])
         return ROOFS
 
     monkeypatch.setattr(roofs, "roofs_of_model", roofs_of_model)
@@ -117,7 +117,7 @@ def test_json_without_a_probe_has_no_roofs(model: str) -> None:
 
 def test_a_run_above_its_roof_has_it_probed_again(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     low = HardwareSpec("slow", ((2**20, 1.0),), {"f32": 1.0})
-    monkeypatch.setattr(roofs, "roofs_of_model", lambda *_, budget_s: ROOFS if budget_s > 1 else low)
+    monkeypatch.setattr(roofs, "roofs_of_model", lambda *_, budget_s, refresh: ROOFS if refresh else low)
     found = as_json(model, "the rain", "--threads", "1", "--max-tokens", "2")
     assert found["decode"]["roof_flop_s"] == 5e15
 

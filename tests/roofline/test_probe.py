@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -17,7 +18,7 @@ from twostroke.errors import ConfigError
 from twostroke.native.probe import probe_flops, probe_isas, probe_read
 from twostroke.roofline import probe as probing
 from twostroke.roofline.hardware import HardwareSpec
-from twostroke.roofline.probe import LARGEST_SET, MIB, machine_key, probe, probe_roofs, roofs_of_model
+from twostroke.roofline.probe import MIB, machine_key, probe, roofs_of_model
 from twostroke.roofline.roofs import RoofFile
 
 NOW = datetime(2030, 5, 1, tzinfo=UTC)
@@ -61,40 +62,37 @@ def file(tmp_path: Path) -> RoofFile:
 # --- what is measured and what is kept --------------------------------------------------------------------------------
 
 
-def test_roofs_are_measured_once_for_a_working_set(core: CountedCore, file: RoofFile) -> None:
-    first = probe_roofs(90 * MIB, 2, file=file)
-    assert (core.sizes, sorted(set(core.kinds))) == ([90 * MIB], ["16bit", "f32"])
-    assert 2.9 < core.seconds <= 3.0
+def of_model(core: CountedCore, file: RoofFile, **settings: Any) -> HardwareSpec:
+    """The roofs of a model of 90 MiB that is read at the core's rate."""
+    asked = {"num_threads": 2, "budget_s": 0.25, **settings}
+    return roofs_of_model(lambda _: core.byte_s, 90 * MIB, file=file, **asked)
+
+
+def test_the_first_roofs_take_a_moment_the_next_none(core: CountedCore, file: RoofFile) -> None:
+    first = of_model(core, file)
+    assert core.sizes == []  # no memory of its own
+    assert 0 < core.seconds <= 0.5
     assert (first.bytes_per_s_at(90 * MIB), first.peak_flops, first.isa) == (10.0, 2000.0, "avx512")
     assert first.probed_at == "2030-05-01T00:00:00+00:00"
-    core.sizes.clear(), core.kinds.clear()
-    assert probe_roofs(91 * MIB, 2, file=file) == first
-    assert (core.sizes, core.kinds) == ([], [])
-
-
-def test_another_set_costs_one_more_read_and_no_arithmetic(core: CountedCore, file: RoofFile) -> None:
-    probe_roofs(90 * MIB, 2, file=file)
-    core.sizes.clear(), core.kinds.clear()
-    core.byte_s = 8.0
-    spec = probe_roofs(400 * MIB, 2, file=file)
-    assert (core.sizes, core.kinds) == ([400 * MIB], [])
-    assert spec.read_bandwidth == ((90 * MIB, 10.0), (400 * MIB, 8.0))
+    core.kinds.clear()
+    assert of_model(core, file) == first
+    assert core.kinds == []
 
 
 @pytest.mark.parametrize("change", [{"num_threads": 3}, {"isa": "scalar"}])
-def test_threads_and_isa_have_roofs_of_their_own(core: CountedCore, file: RoofFile, change: dict[str, int]) -> None:
-    probe_roofs(90 * MIB, 2, file=file)
-    core.sizes.clear()
-    probe_roofs(90 * MIB, **{"num_threads": 2, **change}, file=file)  # type: ignore[arg-type]
-    assert core.sizes == [90 * MIB]
+def test_threads_and_isa_have_roofs_of_their_own(core: CountedCore, file: RoofFile, change: dict[str, Any]) -> None:
+    of_model(core, file)
+    core.kinds.clear()
+    of_model(core, file, **change)
+    assert set(core.kinds) == {"16bit", "f32"}
 
 
 def test_refresh_raises_and_never_lowers(core: CountedCore, file: RoofFile) -> None:
-    probe_roofs(90 * MIB, 2, file=file)
-    for rate, expected in ((9.0, 10.0), (12.0, 12.0)):
-        core.byte_s = rate
-        assert probe_roofs(90 * MIB, 2, refresh=True, file=file).bytes_per_s_at(90 * MIB) == expected
-    assert len(core.sizes) == 3
+    of_model(core, file)
+    for rate, expected in ((1900.0, 2000.0), (2400.0, 2400.0)):
+        core.flop_s["16bit"] = rate
+        assert of_model(core, file).peak_flops == 2000.0
+        assert of_model(core, file, refresh=True).peak_flops == expected
 
 
 def test_a_loaded_model_is_read_anew_and_arithmetic_is_kept(core: CountedCore, file: RoofFile) -> None:
@@ -112,14 +110,6 @@ def test_a_loaded_model_is_read_anew_and_arithmetic_is_kept(core: CountedCore, f
     assert asked == [0.25, 0.25]
     assert core.sizes == []
     assert sorted(core.kinds) == ["16bit", "16bit", "f32", "f32"]  # once, by the two best instruction sets
-
-
-def test_a_set_beyond_the_largest_is_read_at_the_largest(core: CountedCore, file: RoofFile) -> None:
-    spec = probe_roofs(50 * LARGEST_SET, 2, file=file)
-    probe_roofs(90 * LARGEST_SET, 2, file=file)
-    assert len(core.sizes) == 1
-    assert core.sizes[0] <= LARGEST_SET
-    assert spec.bytes_per_s_at(50 * LARGEST_SET) == 10.0
 
 
 def test_little_memory_means_smaller_sets(core: CountedCore, file: RoofFile, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +153,7 @@ def test_arithmetic_gives_a_rate_on_every_isa() -> None:
 
 def test_an_isa_this_machine_lacks_is_refused(file: RoofFile) -> None:
     with pytest.raises(ConfigError, match="no 'avx9'"):
-        probe_roofs(MIB, 1, "avx9", file=file)
+        roofs_of_model(lambda _: 1.0, MIB, 1, "avx9", file=file)
     with pytest.raises(ValueError, match="kind"):
         probe_flops("scalar", 1, "f64", 0.001)
 

@@ -20,7 +20,8 @@ from twostroke.roofline.probe import probe
 def command(threads: int | None, isa: str | None, as_json: bool) -> None:
     """Measure this machine's roofs: read bandwidth by working set, FLOP/s by type.
 
-    Takes about ten seconds. The best of the last 30 days is shown and kept; `run` and `plan` compare with it.
+    Takes about ten seconds. The best of the last 30 days is shown and kept. `run` compares with its
+    arithmetic, and with the bandwidth at which the model's own weights can be read.
     """
     choice = choose_threads(threads)
     start = time.perf_counter()

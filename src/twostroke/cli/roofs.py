@@ -19,21 +19,22 @@ _SAY_AFTER = 1.0
 
 def with_roofs(llm: LLM, account: RunAccount) -> RunAccount:
     """The same account with this machine's roofs: within 3 s the first time, half a second once arithmetic is known."""
-    account = _probed(llm, account, llm.probe_weights, _SECONDS)
+    account = _probed(llm, account, llm.probe_weights)
     reached = (account.attainment(account.prefill), account.attainment(account.decode))
     if any(found is not None and (found.roof_fraction or 0.0) > _TOO_HIGH for found in reached):
         before = account.hardware.read_bandwidth[0][1] if account.hardware else 0.0
-        account = _probed(llm, account, lambda seconds: max(before, llm.probe_weights(seconds)), _MORE_SECONDS)
+        account = _probed(llm, account, lambda seconds: max(before, llm.probe_weights(seconds)), again=True)
     return account
 
 
-def _probed(llm: LLM, account: RunAccount, read: Callable[[float], float], seconds: float) -> RunAccount:
+def _probed(llm: LLM, account: RunAccount, read: Callable[[float], float], *, again: bool = False) -> RunAccount:
     working_set = step_bytes(account.decode) or account.weight_bytes
-    notice = Timer(_SAY_AFTER, click.echo, ["probing this machine once…"], {"err": True})
+    seconds = _MORE_SECONDS if again else _SECONDS
+    notice = Timer(_SAY_AFTER, click.echo, ["probing this machine's roofs…"], {"err": True})
     notice.daemon = True
     notice.start()
     try:
-        hardware = roofs_of_model(read, working_set, llm.threads.num_threads, llm.isa, budget_s=seconds)
+        hardware = roofs_of_model(read, working_set, llm.threads.num_threads, llm.isa, budget_s=seconds, refresh=again)
     finally:
         notice.cancel()
     return replace(account, hardware=hardware)

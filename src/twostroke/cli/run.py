@@ -58,7 +58,7 @@ class RunOptions:
 @click.option("--system", metavar="TEXT", help="A system message before the prompt.")
 @options_of(SamplingParams, SAMPLING)
 @options_of(LLMConfig, LOADING)
-@click.option("--probe/--no-probe", default=True, help="Compare with this machine's roofs, probed once (3 s).")
+@click.option("--probe/--no-probe", default=True, help="Compare with this machine's roofs, probed after the answer.")
 @click.option("--summary/--no-summary", default=True, help="Say on stderr what prefill and decode cost.")
 @click.option("-v", "--verbose", is_flag=True, help="Say which file, threads, instruction set and KV pool are used.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, once the answer is complete.")

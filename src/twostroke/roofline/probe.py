@@ -2,8 +2,8 @@
 
 A roof is the best that was seen: of several kernels now, and of earlier probes of at most 30 days. Reading is probed in
 the order in which decode reads, a whole working set again and again, so that caches help the roof as much as the model.
-A probe fills up to 1 GiB of memory of its own and keeps every thread busy: run it when nothing waits for an answer, and
-read the peak of resident memory before.
+Probing keeps every thread busy: do it when nothing waits for an answer. Only a probe of the machine itself needs memory
+of its own, up to 1 GiB.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from twostroke.roofline.roofs import Measured, RoofFile, Roofs
 
 MIB = 2**20
 CURVE = tuple(size * MIB for size in (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024))
-LARGEST_SET = 1024 * MIB  # a larger one is no slower to read, and takes long to fill
+LARGEST_SET = CURVE[-1]  # a larger one is no slower to read, and takes long to fill
 PREFETCH_BYTES = 4096
 FLOPS_SHARE = 0.15  # of the time
 
@@ -43,34 +43,6 @@ def probe(
     return _spec(file.raise_to(machine_key(num_threads, isas[-1]), measured), num_threads, isas[-1])
 
 
-def probe_roofs(
-    working_set_bytes: int,
-    num_threads: int,
-    isa: str | None = None,
-    *,
-    budget_s: float = 3.0,
-    refresh: bool = False,
-    file: RoofFile | None = None,
-) -> HardwareSpec:
-    """The roofs at one working set: kept ones where they are known, else measured within `budget_s` and kept.
-
-    `working_set_bytes` is what one decode step reads, weights and KV. `refresh` measures again and keeps the higher:
-    for a run that came out above its roof, which then was too low.
-
-    Raises ConfigError for an instruction set that this machine lacks.
-    """
-    file = file or RoofFile()
-    isas = probe_isas(isa)
-    key = machine_key(num_threads, isas[-1])
-    known = file.load(key)
-    size = max(1, min(working_set_bytes, LARGEST_SET))
-    kinds = [kind for kind in ARITHMETIC if refresh or kind not in known.flops]
-    sizes = [size] if refresh or not known.has_read(size) else []
-    if sizes or kinds:
-        known = file.raise_to(key, _measure(num_threads, isas, sizes, kinds, budget_s, file.now()))
-    return _spec(known, num_threads, isas[-1])
-
-
 def roofs_of_model(
     read: Callable[[float], float],
     working_set_bytes: int,
@@ -78,12 +50,14 @@ def roofs_of_model(
     isa: str | None = None,
     *,
     budget_s: float = 1.0,
+    refresh: bool = False,
     file: RoofFile | None = None,
 ) -> HardwareSpec:
     """The roofs of a model that is loaded: reading is measured on its own weights, arithmetic is kept from earlier.
 
     `read(seconds)` reads all weights again and again for so long and returns bytes per second. The same number of bytes
     elsewhere may be faster or slower to read, on a virtual machine by half; so this is measured anew each time.
+    `refresh` measures arithmetic again too and keeps the higher: for a run that came out above its roof.
 
     Raises ConfigError for an instruction set that this machine lacks.
     """
@@ -91,7 +65,7 @@ def roofs_of_model(
     isas = probe_isas(isa)
     key = machine_key(num_threads, isas[-1])
     known = file.load(key)
-    kinds = [kind for kind in ARITHMETIC if kind not in known.flops]
+    kinds = [kind for kind in ARITHMETIC if refresh or kind not in known.flops]
     if kinds:
         known = file.raise_to(key, _measure(num_threads, isas, (), kinds, 3.0, file.now()))
     own = {working_set_bytes: Measured(read(budget_s), file.now())}

@@ -52,10 +52,6 @@ class Roofs:
                 flops[kind] = measured
         return Roofs(dict(sorted(reads.items())), flops)
 
-    def has_read(self, working_set_bytes: int) -> bool:
-        """Whether read bandwidth was measured at this working set, or close to it."""
-        return find_read(self.reads, working_set_bytes) is not None
-
     def envelope(self) -> tuple[tuple[int, float], ...]:
         """Bandwidth by working set, ascending. What a larger set reached, a smaller one can: so it never rises."""
         best, points = 0.0, []
