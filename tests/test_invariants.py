@@ -104,11 +104,12 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Case
 
 @pytest.fixture(scope="module")
 def smollm2(smollm2_path: Path) -> tuple[Case, list[Answer]]:
-    """Four prompts, the longest of two key ranges."""
+    """16 prompts, the longest of two key ranges, and the first with a long answer."""
     model = load_model(smollm2_path)
     rng = np.random.default_rng(1)
-    prompts = [rng.integers(1000, 20000, length).tolist() for length in (1, 21, 90, 262)]
-    case = Case(model, prompts, [12, 8, 10, 6])
+    lengths = [14, 262, 90, 21, *range(1, 13)]
+    prompts = [rng.integers(1000, 20000, length).tolist() for length in lengths]
+    case = Case(model, prompts, [60, 30, 10, 8, *[3] * 12])
     return case, case.alone()
 
 
@@ -153,27 +154,29 @@ def test_tiny_models_preempted(
 
 @pytest.mark.parametrize("chunk", [16, 100, 512])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_long_prompt_preempted(tiny: Callable[[str], tuple[Case, list[Answer]]], threads: int, chunk: int) -> None:
-    """400 prompt tokens and what was generated after them are computed again, over two key ranges."""
-    rng = np.random.default_rng(2)
-    prompts = [rng.integers(0, SIZES["vocab"], length).tolist() for length in (20, 400, 5)]
-    case = Case(tiny("llama")[0].model, prompts, [110, 40, 9])
-    requests = case.requests()
-    assert case.answers(case.executor(threads, 30), requests, max_chunk_tokens=chunk) == case.alone()
-    assert requests[1].num_preemptions > 0
+def test_long_prompts_preempted(tiny: Callable[[str], tuple[Case, list[Answer]]], threads: int, chunk: int) -> None:
+    """The prompts that the pool above cannot hold: each gives way to an older request, over two and three key ranges."""
+    whole, _ = tiny("llama")
+    for prompt in (prompt for prompt in whole.prompts if len(prompt) > 200):
+        case = Case(whole.model, [whole.prompts[1], prompt, whole.prompts[2]], [110, 40, 9])
+        requests = case.requests()
+        blocks = len(prompt) // 16 + 5
+        assert case.answers(case.executor(threads, blocks), requests, max_chunk_tokens=chunk) == case.alone()
+        assert requests[1].num_preemptions > 0
 
 
-@pytest.mark.parametrize(
-    ("threads", "blocks", "batch", "chunk"),
-    [(1, PLENTY, 1, 16), (2, PLENTY, 4, 512), (2, PLENTY, 4, 16), (1, 18, 4, 100)],
-)
+@pytest.mark.parametrize("chunk", [16, 512])
+@pytest.mark.parametrize(("batch", "blocks"), [(1, PLENTY), (16, PLENTY), (16, 20)])
+@pytest.mark.parametrize("threads", [1, 2])
 def test_smollm2_on_the_corners(
-    smollm2: tuple[Case, list[Answer]], threads: int, blocks: int, batch: int, chunk: int
+    smollm2: tuple[Case, list[Answer]], threads: int, batch: int, blocks: int, chunk: int
 ) -> None:
+    """All of them; 20 blocks are hardly more than the longest request takes, so that it is preempted."""
     case, alone = smollm2
     requests = case.requests()
     executor = case.executor(threads, blocks)
     assert case.answers(executor, requests, max_running=batch, max_chunk_tokens=chunk) == alone
+    assert any(request.num_preemptions for request in requests) == (blocks < PLENTY)
 
 
 @pytest.mark.parametrize("change", ["seed", "kv type", "prompt"])
