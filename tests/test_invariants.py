@@ -155,7 +155,7 @@ def test_tiny_models_preempted(
 @pytest.mark.parametrize("chunk", [16, 100, 512])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_long_prompts_preempted(tiny: Callable[[str], tuple[Case, list[Answer]]], threads: int, chunk: int) -> None:
-    """The prompts that the pool above cannot hold: each gives way to an older request, over two and three key ranges."""
+    """The prompts that the pool above cannot hold: each gives way to an older one, over two and three key ranges."""
     whole, _ = tiny("llama")
     for prompt in (prompt for prompt in whole.prompts if len(prompt) > 200):
         case = Case(whole.model, [whole.prompts[1], prompt, whole.prompts[2]], [110, 40, 9])
