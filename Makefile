@@ -5,6 +5,7 @@
 VENV   ?= .venv
 MODEL  ?= smollm2
 PROMPT ?= Why is the sky blue? Answer in two sentences.
+RUN_ARGS ?= --max-tokens 512
 PYTEST_ARGS ?=
 
 PY        := $(VENV)/bin/python
@@ -23,6 +24,7 @@ MAKEFLAGS += --no-print-directory
 
 help:
 	@echo 'make run PROMPT="..."   answer with $(MODEL); the first time builds, installs and fetches the model'
+	@echo '                       options in RUN_ARGS, here $(RUN_ARGS)'
 	@echo 'make test               the default tests; arguments in PYTEST_ARGS'
 	@echo 'make test-large         the tests that need the 1.5B model (1.1 GB, fetched once)'
 	@echo 'make build              $(VENV) with the package and its compiled core'
@@ -32,7 +34,7 @@ help:
 	@echo 'make clean              remove $(VENV) and every build output'
 
 run: build
-	@$(VENV)/bin/twostroke run "$$MODEL" "$$PROMPT"
+	@$(VENV)/bin/twostroke run $(RUN_ARGS) -- "$$MODEL" "$$PROMPT"
 
 test: build $(DEV)
 	@$(PY) -m pytest $(PYTEST_ARGS)
