@@ -163,6 +163,7 @@ FAILURES = [
     (["MODEL", "hi", "--raw", "--system", "x"], 2, "--system"),
     (["MODEL", "hi", "--bogus"], 2, "--bogus.*twostroke run --help"),
     (["MODEL"], 2, "no prompt"),
+    (["the rain"], 2, "'the rain' is no model.*run smollm2 PROMPT"),
 ]
 
 

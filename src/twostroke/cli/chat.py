@@ -24,8 +24,9 @@ HELP = """\
 /help    this
 /bye     leave, as Ctrl-D does
 
-A line that ends in a backslash goes on in the next. A line that begins with three double quotes begins a text of
-several lines, which ends with three double quotes. Ctrl-C ends an answer; at the prompt, twice, it leaves.
+A line that ends in a backslash goes on in the next. A line that begins with
+three double quotes begins a text of several lines, which ends with three double
+quotes. Ctrl-C ends an answer; at the prompt, twice, it leaves.
 """
 _QUOTES = '"""'
 
@@ -67,7 +68,7 @@ class Chat:
         """Raises ChatTemplateError at once where the model has no template; other errors end a turn, not the chat."""
         self._llm.render([*self._system, {"role": "user", "content": "Hi"}])
         _enable_editing()
-        click.echo(f"{self._llm.model_config.name}: /help says what there is, /bye or Ctrl-D leaves", err=True)
+        click.echo(f"{self._options.model}: /help says what there is, /bye or Ctrl-D leaves", err=True)
         reader, was_interrupted = Reader(), False
         while True:
             try:

@@ -51,7 +51,7 @@ def command(
 
 
 def _lines() -> list[str]:
-    """The lines of stdin, in UTF-8, each a text. Raises InvalidRequestError where there is none."""
+    """The lines of stdin, in UTF-8, each a text. Raises InvalidRequestError where there is none, or an empty one."""
     if sys.stdin.isatty():
         raise click.UsageError("no texts: give them as arguments, or pipe them in, one a line")
     try:
@@ -60,4 +60,7 @@ def _lines() -> list[str]:
         raise InvalidRequestError(f"standard input is not UTF-8 at byte {error.start:,}") from None
     if not lines:
         raise InvalidRequestError("standard input has no texts to embed")
+    if "" in lines:
+        number = lines.index("") + 1
+        raise InvalidRequestError(f"line {number:,} of standard input is empty: each line is a text to embed")
     return lines

@@ -4,6 +4,7 @@ import json
 import select
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -74,6 +75,7 @@ def command(model: str, prompt: str | None, **flags: Any) -> None:
     options = RunOptions(model=model, loading=loading, sampling=sampling, **flags)
     if options.raw and options.system is not None:
         raise click.UsageError("--system has no place in a --raw prompt")
+    _check_order(model, prompt)
     text = _prompt(prompt)
     if text is None and (options.raw or options.as_json):
         raise click.UsageError(f"{'--raw' if options.raw else '--json'} needs a prompt")
@@ -84,6 +86,13 @@ def command(model: str, prompt: str | None, **flags: Any) -> None:
             Chat(llm, options).run()
         else:
             _answer(llm, options, text)
+
+
+def _check_order(model: str, prompt: str | None) -> None:
+    """Raises UsageError where the only argument is a text and no model: the first argument is MODEL."""
+    if prompt is None and any(character.isspace() for character in model) and not Path(model).exists():
+        example = f"twostroke run {DEFAULT_MODEL} PROMPT"
+        raise click.UsageError(f"{model!r} is no model, which goes before the prompt, as in: {example}")
 
 
 def _prompt(prompt: str | None) -> str | None:
