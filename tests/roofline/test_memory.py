@@ -88,6 +88,14 @@ def test_a_system_without_proc_says_its_physical_memory(tmp_path: Path) -> None:
     assert available_memory(tmp_path) == total_memory(tmp_path) > 0
 
 
+@pytest.mark.parametrize(("limit", "expected"), [("5368709120", 4 * GIB), ("unlimited", 9 * GIB), ("", 9 * GIB)])
+def test_a_limit_of_address_space(tmp_path: Path, limit: str, expected: int) -> None:
+    make_system(tmp_path, 16 * GIB, 9 * GIB)
+    write(tmp_path / "proc/self/limits", f"Max data size  1  1  bytes\nMax address space  {limit}  unlimited  bytes")
+    write(tmp_path / "proc/self/status", f"VmPeak: {2 * GIB // 1024} kB\nVmSize: {GIB // 1024} kB")
+    assert available_memory(tmp_path) == expected
+
+
 def test_what_fits_passes_and_what_does_not_is_refused_with_the_sum() -> None:
     parts = {"weights": 3 * GIB, "KV pool": 2 * GIB, "arena": 50 * 2**20}
     total = sum(parts.values())

@@ -13,27 +13,26 @@ from twostroke.errors import NotEnoughMemoryError
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Bytes that can be allocated now without swapping: the least of the system's and every cgroup's above us.
+    """Bytes that can be allocated now without swapping: the least of the system's, of every cgroup's above us, and of
+    the address space that `ulimit -v` leaves.
 
     What a cgroup's usage holds of file pages not in active use counts as free, as the kernel reclaims it first.
     """
-    system = _meminfo(root, "MemAvailable")
-    free = [_physical() if system is None else system, *(limit - used for limit, used in _cgroups(root))]
+    system = _kib(root / "proc/meminfo", "MemAvailable")
+    free = [_physical() if system is None else system, *(limit - used for limit, used in _limits(root))]
     return max(0, min(free))
 
 
 def total_memory(root: Path = Path("/")) -> int:
-    """Bytes this process could have at most: the machine's memory, or the tightest cgroup limit."""
-    total = _meminfo(root, "MemTotal") or _physical()
-    return min([total, *(limit for limit, _ in _cgroups(root))])
+    """Bytes this process could have at most: the machine's memory, or the tightest limit."""
+    total = _kib(root / "proc/meminfo", "MemTotal") or _physical()
+    return min([total, *(limit for limit, _ in _limits(root))])
 
 
 def peak_rss_bytes(root: Path = Path("/")) -> int:
     """The most memory this process had resident so far, in bytes."""
-    for line in _read(root / "proc/self/status").splitlines():
-        name, _, value = line.partition(":")
-        if name == "VmHWM" and (kib := value.split()[:1]) and kib[0].isdecimal():
-            return int(kib[0]) * 1024
+    if (known := _kib(root / "proc/self/status", "VmHWM")) is not None:
+        return known
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, everyone else KiB
 
@@ -41,12 +40,8 @@ def peak_rss_bytes(root: Path = Path("/")) -> int:
 def resident_bytes(root: Path = Path("/")) -> tuple[int, int] | None:
     """Bytes resident now that are private to this process, and those of files, which the kernel can drop and read
     again; None where the system does not tell them apart."""
-    fields = dict(line.split(":", 1) for line in _read(root / "proc/self/status").splitlines() if ":" in line)
-    sizes = [fields.get(name, "").split()[:1] for name in ("RssAnon", "RssFile")]
-    if not all(size and size[0].isdecimal() for size in sizes):
-        return None
-    private, of_files = (int(size[0]) * 1024 for size in sizes)
-    return private, of_files
+    private, of_files = (_kib(root / "proc/self/status", name) for name in ("RssAnon", "RssFile"))
+    return None if private is None or of_files is None else (private, of_files)
 
 
 def check_memory(parts: Mapping[str, int], available: int) -> None:
@@ -68,12 +63,22 @@ def _physical() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _meminfo(root: Path, key: str) -> int | None:
-    for line in _read(root / "proc/meminfo").splitlines():
+def _kib(path: Path, key: str) -> int | None:
+    """Bytes that a line "key: N kB" states; None where there is none."""
+    for line in _read(path).splitlines():
         name, _, value = line.partition(":")
         if name == key and (kib := value.split()[:1]) and kib[0].isdecimal():
             return int(kib[0]) * 1024
     return None
+
+
+def _limits(root: Path) -> Iterator[tuple[int, int]]:
+    """(limit, bytes in use) of everything that bounds this process."""
+    yield from _cgroups(root)
+    for line in _read(root / "proc/self/limits").splitlines():
+        soft = line.removeprefix("Max address space").split()[:1]
+        if line.startswith("Max address space") and soft and soft[0].isdecimal():  # "unlimited" is no limit
+            yield int(soft[0]), _kib(root / "proc/self/status", "VmSize") or 0
 
 
 # --- cgroups ----------------------------------------------------------------------------------------------------------
