@@ -34,6 +34,11 @@ class Terminal:
     def send(self, text: str) -> None:
         os.write(self._file, text.encode())
 
+    def interrupt_prompt(self) -> None:
+        """Ctrl-C once readline waits: between its prompt and its wait a signal stays unseen until the next key."""
+        time.sleep(0.5)
+        self.send("\x03")
+
     def until(self, end: str, seconds: float = 20) -> str:
         """What is shown up to the next `end`, which is taken too."""
         deadline = time.monotonic() + seconds
@@ -129,9 +134,9 @@ def test_ctrl_c_ends_the_answer_and_twice_at_the_prompt_the_chat(model: str) -> 
     time.sleep(0.5)
     terminal.send("\x03")
     assert prefilled(terminal.until(PROMPT)) > 0
-    terminal.send("\x03")
+    terminal.interrupt_prompt()
     assert "Ctrl-C again" in terminal.until(PROMPT)
-    terminal.send("\x03")
+    terminal.interrupt_prompt()
     terminal.until("peak RSS")
     assert terminal.close() == 0
 
