@@ -49,7 +49,7 @@ def test_the_file_is_the_model_that_is_quantised_at_load(model: Path, tmp_path: 
 def test_the_report_names_rule_and_fallback(model: Path, tmp_path: Path) -> None:
     text = output_of("quantize", str(model), str(tmp_path / "out.gguf"), "--type", "q4_k")
     assert "Q4_K" in text and "Q6_K" in text  # the tied embedding makes the logits
-    assert "fallback: Q5_0 for 1 matrices whose rows of 320 values are no whole blocks of 256: blk.0.ffn_down" in text
+    assert "fallback: Q5_0 for 1 matrix whose rows of 320 values are no whole blocks of 256: blk.0.ffn_down" in text
     assert "at least Q6_K" in output_of("quantize", "--help")
 
 
@@ -100,7 +100,7 @@ def test_fallbacks_at_load_are_told(model: Path) -> None:
     result = invoke("eval", str(model), "--text", "a cup of tea", "--weights", "q4_k")
     first, second = result.stderr.splitlines()
     assert first == "quantising matrices to q4_k as they load"
-    assert second == "warning: weights q4_k: 1 matrices are 1 Q5_0, as their rows are no whole blocks"
+    assert second == "warning: weights q4_k: 1 as Q5_0 instead, as the rows of these matrices are no whole blocks"
     assert invoke("eval", str(model), "--text", "a cup of tea", "--weights", "q8_0").stderr.count("\n") == 1
 
 

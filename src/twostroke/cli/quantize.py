@@ -54,8 +54,9 @@ class QuantizeReport:
             kinds.setdefault((fallback.row, fallback.type), []).append(fallback.name)
         for (row, kind), names in kinds.items():
             some = ", ".join(map(printable, names[:_NAMED])) + (", …" if len(names) > _NAMED else "")
+            matrices = "matrix" if len(names) == 1 else "matrices"
             yield (
-                f"fallback: {kind.name} for {len(names):,} matrices whose rows of {row:,} values"
+                f"fallback: {kind.name} for {len(names):,} {matrices} whose rows of {row:,} values"
                 f" are no whole blocks of {TensorType.Q4_K.block_size}: {shortened(some, 200)}"
             )
 

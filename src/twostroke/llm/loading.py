@@ -93,10 +93,10 @@ def _weights(model: Model, config: LLMConfig) -> tuple[WeightSource, tuple[str, 
     others = Counter(fallback.type.name for fallback in source.fallbacks if fallback.name in model.program.weights)
     if not others:
         return source, model.warnings
-    kinds = ", ".join(f"{count} {name}" for name, count in sorted(others.items()))
+    kinds = " and ".join(f"{count} as {name}" for name, count in sorted(others.items()))
     return source, (
         *model.warnings,
-        f"weights {config.weights}: {others.total()} matrices are {kinds}, as their rows are no whole blocks",
+        f"weights {config.weights}: {kinds} instead, as the rows of these matrices are no whole blocks",
     )
 
 
