@@ -15,7 +15,6 @@ enum class KvType : int { F32 = 0, F16 = 1, BF16 = 2 };
 constexpr int kBlockTokens = 16;  // tokens of one KV block
 constexpr int kKeyRange = 256;  // keys of one attention range: absolute multiples, so that sums have one order
 constexpr int kMaxQueries = 8;  // query rows attended together
-constexpr int kTileRows = 8;  // activation rows multiplied together
 
 // Activations in 16 bits: blocks of 32 columns with one scale each, x = scale * q, |q| <= 32639.
 struct QuantRows {

@@ -31,10 +31,17 @@ constexpr auto kSpinBetweenSteps = std::chrono::microseconds(1000);  // what Pyt
 }  // namespace
 
 ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads) {
-    for (int thread = 1; thread < num_threads; ++thread) threads_.emplace_back([this, thread] { worker(thread); });
+    try {
+        for (int thread = 1; thread < num_threads; ++thread) threads_.emplace_back([this, thread] { worker(thread); });
+    } catch (...) {  // the system gives no more: those that run must end before the pool is gone
+        end_workers();
+        throw;
+    }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { end_workers(); }
+
+void ThreadPool::end_workers() {
     {
         std::lock_guard lock(mutex_);
         stop_ = true;

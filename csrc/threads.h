@@ -54,6 +54,7 @@ class ThreadPool {
     };
 
     void worker(int thread);
+    void end_workers();
     void wake();
     static void wait_for(const std::atomic<int64_t>& done, int64_t count);
 

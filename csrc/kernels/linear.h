@@ -223,24 +223,33 @@ static void unpack_row(const PackedMatrix& m, int64_t row, float* out) {
     }
 }
 
+// Fewer rows than a tile: by halves. Where compiling a size is not worth its time, by ones.
+template <int T>
+TS_INLINE void linear_rest(const LinearArgs& a, int64_t group, int64_t row) {
+    if constexpr (T > 1 && !kFewTiles) {
+        if (a.num_rows - row >= T) {
+            linear_tile<T>(a, group, row);
+            row += T;
+        }
+        if (row < a.num_rows) linear_rest<T / 2>(a, group, row);
+    } else {
+        for (; row < a.num_rows; ++row) linear_tile<1>(a, group, row);
+    }
+}
+
 // Groups are taken a cache-full at a time: each tile of activations is multiplied by all of them while they stay in L2.
 static void linear(const LinearArgs& a) {
     constexpr size_t kPanelBytes = 256 * 1024;
     const size_t group_bytes = a.matrix->group_bytes * (a.up ? 2 : 1);
     const int64_t fit = static_cast<int64_t>(kPanelBytes / group_bytes);
-    const int64_t panel = a.num_rows <= kTileRows ? a.group_end - a.group_begin : fit < 1 ? 1 : fit;
+    const int64_t panel = a.num_rows <= kMostRows ? a.group_end - a.group_begin : fit < 1 ? 1 : fit;
     for (int64_t begin = a.group_begin; begin < a.group_end; begin += panel) {
         const int64_t end = begin + panel < a.group_end ? begin + panel : a.group_end;
         int64_t row = 0;
-        for (; row + kTileRows <= a.num_rows; row += kTileRows)
-            for (int64_t group = begin; group < end; ++group) linear_tile<kTileRows>(a, group, row);
-        const int64_t left = a.num_rows - row;
-        for (int64_t group = begin; left > 0 && group < end; ++group) {
-            int64_t at = row;
-            if (left & 4) { linear_tile<4>(a, group, at); at += 4; }
-            if (left & 2) { linear_tile<2>(a, group, at); at += 2; }
-            if (left & 1) linear_tile<1>(a, group, at);
-        }
+        for (; row + kMostRows <= a.num_rows; row += kMostRows)
+            for (int64_t group = begin; group < end; ++group) linear_tile<kMostRows>(a, group, row);
+        if (row < a.num_rows)
+            for (int64_t group = begin; group < end; ++group) linear_rest<kMostRows / 2>(a, group, row);
     }
 }
 

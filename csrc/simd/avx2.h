@@ -24,6 +24,9 @@ TS_INLINE __m256i lane_mask(int n, int first) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n - first), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
+constexpr int kMostRows = 8;  // activation rows multiplied together
+constexpr bool kFewTiles = false;  // only that many, and one
+
 TS_INLINE F32x16 f_set(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 TS_INLINE F32x16 f_load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
 TS_INLINE void f_store(float* p, F32x16 x) { _mm256_storeu_ps(p, x.a); _mm256_storeu_ps(p + 8, x.b); }

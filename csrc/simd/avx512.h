@@ -20,6 +20,9 @@ using Bytes64 = __m512i;
 
 TS_INLINE __mmask16 first_n(int n) { return static_cast<__mmask16>(n >= 16 ? 0xffffu : n <= 0 ? 0u : (1u << n) - 1u); }
 
+constexpr int kMostRows = 8;  // activation rows multiplied together
+constexpr bool kFewTiles = false;  // only that many, and one
+
 TS_INLINE F32x16 f_set(float x) { return _mm512_set1_ps(x); }
 TS_INLINE F32x16 f_load(const float* p) { return _mm512_loadu_ps(p); }
 TS_INLINE void f_store(float* p, F32x16 a) { _mm512_storeu_ps(p, a); }

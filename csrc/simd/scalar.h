@@ -19,6 +19,9 @@ struct Bytes64 { uint8_t v[64]; };  // a quad: 4 columns of 16 lanes
 
 #define TS_EACH for (int i = 0; i < 16; ++i)
 
+constexpr int kMostRows = 4;  // activation rows multiplied together
+constexpr bool kFewTiles = true;  // only that many, and one
+
 TS_INLINE F32x16 f_set(float x) { F32x16 r; TS_EACH r.v[i] = x; return r; }
 TS_INLINE F32x16 f_load(const float* p) { F32x16 r; std::memcpy(r.v, p, 64); return r; }
 TS_INLINE void f_store(float* p, F32x16 a) { std::memcpy(p, a.v, 64); }
