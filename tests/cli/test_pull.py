@@ -69,7 +69,7 @@ def test_json(host: Host, url: str) -> None:
 
 
 def test_ctrl_c_leaves_what_the_next_attempt_resumes(host: Host, url: str, tmp_path: Path) -> None:
-    host.delay_seconds = 0.05
+    host.delay_seconds = 0.25
     process = subprocess.Popen(
         [sys.executable, "-c", PULL, url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
     )
