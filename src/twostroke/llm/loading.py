@@ -28,7 +28,6 @@ from twostroke.text.chat import ChatTemplate
 from twostroke.text.chat_encoder import ChatEncoder
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.weights.fetch import ProgressCallback, ensure
-from twostroke.weights.quantized_source import QuantizedSource
 from twostroke.weights.source import WeightSource
 from twostroke.weights.tensor_types import TensorType
 
@@ -89,6 +88,8 @@ def _weights(model: Model, config: LLMConfig) -> tuple[WeightSource, tuple[str, 
     """The weights as they are to be packed, and what there is to say about the model."""
     if config.weights is None:
         return model.source, model.warnings
+    from twostroke.weights.quantized_source import QuantizedSource  # the quantisers, which most runs do without
+
     source = QuantizedSource(model.source, TensorType[config.weights.upper()])
     others = Counter(fallback.type.name for fallback in source.fallbacks if fallback.name in model.program.weights)
     if not others:

@@ -8,7 +8,6 @@ import contextlib
 import json
 import math
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -121,6 +120,8 @@ class RoofFile:
 
     def _write(self, text: str) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        import tempfile  # only where something is written
+
         handle, fresh = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)
         try:
             with open(handle, "w", encoding="utf-8") as file:

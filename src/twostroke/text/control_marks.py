@@ -6,10 +6,11 @@ and encodes nothing.
 import re
 from collections.abc import Iterable
 from functools import cached_property
+from itertools import chain
 
 from twostroke.errors import InvalidRequestError
 
-_PRIVATE_USE = (*range(0xF0000, 0xFFFFE), *range(0x100000, 0x10FFFE), *range(0xE000, 0xF900))
+_PRIVATE_USE = (range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE), range(0xE000, 0xF900))
 
 
 class ControlTexts:
@@ -65,7 +66,7 @@ class ControlMarks:
 
     def __init__(self, texts: ControlTexts, used: set[str]) -> None:
         self._texts = texts
-        free = (chr(code) for code in _PRIVATE_USE if chr(code) not in used)
+        free = (chr(code) for code in chain(*_PRIVATE_USE) if chr(code) not in used)
         self._private = dict(zip(sorted(texts.chars), free, strict=False))
         if len(self._private) != len(texts.chars):
             raise InvalidRequestError("messages use too many different private-use characters")
