@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -51,6 +52,8 @@ def raising(error: BaseException) -> Any:
     [
         (ModelFileError("a.gguf: two\nlines"), 1, "twostroke: a.gguf: two lines\n"),
         (KeyboardInterrupt(), 130, ""),
+        (OSError(28, "No space left on device"), 1, "twostroke: [Errno 28] No space left on device\n"),
+        (MemoryError(), 1, "twostroke: not enough memory: the system refused an allocation (`ulimit -v`?)\n"),
         (click.UsageError("no such thing"), 2, "twostroke: no such thing (see `twostroke run --help`)\n"),
     ],
 )
@@ -66,3 +69,14 @@ def test_misuse_of_the_root_is_one_line(arguments: list[str]) -> None:
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("twostroke: No such ")
     assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize(
+    ("streams", "code", "lines"),
+    [("<&-", 0, 0), (">&-", 0, 0), ("2>&-", 0, 0), ("<&- >&- 2>&-", 0, 0), (">/dev/full", 1, 1)],
+)
+def test_streams_that_are_closed_or_full(streams: str, code: int, lines: int) -> None:
+    command = f"{sys.executable} -c 'from twostroke.cli.main import main; main()' list {streams}"
+    found = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (found.returncode, len(found.stderr.splitlines())) == (code, lines)

@@ -4,6 +4,9 @@ Owns error lines and exit codes: 0 done, 1 failed, 2 bad usage, 130 interrupted.
 the command is used, so that none pays for another.
 """
 
+import errno
+import os
+import sys
 from importlib import import_module
 from typing import IO, Any
 
@@ -28,6 +31,13 @@ class Commands(click.Group):
         command: click.Command = import_module(f"twostroke.cli.{cmd_name}").command
         return command
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """The whole run. A standard stream that is closed is as good as /dev/null."""
+        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            if getattr(sys, name) is None:
+                setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as the process lives
+        return super().main(*args, **extra)
+
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> click.Context:
         """The root's context, always of the same name."""
         try:
@@ -43,6 +53,12 @@ class Commands(click.Group):
             raise Failure(str(error)) from error
         except click.UsageError as error:
             raise Misuse(error) from error
+        except MemoryError as error:
+            raise Failure("not enough memory: the system refused an allocation (`ulimit -v`?)") from error
+        except OSError as error:  # of standard output, most likely: files have errors of their own
+            if error.errno == errno.EPIPE:
+                raise
+            raise Failure(str(error)) from error
         except KeyboardInterrupt:
             raise click.exceptions.Exit(_INTERRUPTED) from None
 
