@@ -80,7 +80,7 @@ def test_what_the_pool_can_never_hold_is_refused_with_the_numbers(make_bench, ma
     [
         ("temperature", [math.nan, math.inf, -0.1]),
         ("top_p", [0.0, 1.1, math.nan, -1]),
-        ("top_k", [-1]),
+        ("top_k", [-1, 2**31, 2**63]),
         ("min_p", [-0.1, 1.5, math.nan]),
         ("repetition_penalty", [0.0, -1.0, math.nan, math.inf]),
         ("presence_penalty", [math.nan, math.inf]),
@@ -108,7 +108,8 @@ def test_a_prompt_that_is_none_is_named(make_bench, make_request, prompt: list[i
 
 
 def test_extremes_that_are_allowed_run(make_bench, make_request) -> None:
-    extremes = {"temperature": 1e6, "top_p": 1e-9, "min_p": 1.0, "seed": 2**64 - 1, "logit_bias": ((210, -1e4),)}
+    extremes = {"temperature": 1e6, "top_p": 1e-9, "min_p": 1.0, "top_k": 2**31 - 1, "seed": 2**64 - 1}
+    extremes["logit_bias"] = ((210, -1e4),)
     assert len(make_bench().run(make_request(5, 3, **extremes))[0].ids) == 3
 
 

@@ -1,5 +1,6 @@
 """The Python API on a tiny model: one prompt or several, streams, threads, seeds, stop strings, scores."""
 
+import gc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,20 @@ def test_leaving_a_stream_frees_its_blocks(tiny: LLM) -> None:
     assert cache.num_free == before
     with pytest.raises(RuntimeError, match="not complete"):
         _ = stream.completion
+
+
+def test_an_abandoned_stream_ends_before_the_next_step(tiny: LLM) -> None:
+    engine = tiny._open.engine
+    before = engine.cache.num_free
+    stream = tiny.generate("the rain", stream=True, ignore_eos=True)
+    next(iter(stream))
+    assert engine.num_running == 1
+    del stream
+    gc.collect()
+    with tiny.generate("the rain", stream=True, ignore_eos=True) as other:
+        next(iter(other))
+        assert engine.num_running == 1
+    assert (engine.has_work, engine.cache.num_free) == (False, before)
 
 
 def test_cancelling_keeps_what_came(tiny: LLM) -> None:

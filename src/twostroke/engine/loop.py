@@ -13,7 +13,7 @@ from types import TracebackType
 
 from twostroke.engine.engine import Engine
 from twostroke.engine.events import Event, Finished
-from twostroke.engine.request import Request
+from twostroke.engine.request import Request, State
 
 
 class EngineLoop:
@@ -24,6 +24,7 @@ class EngineLoop:
         self._changed = Condition()  # guards all below; the engine itself belongs to whoever set _is_driven
         self._is_driven = False
         self._notes: deque[Callable[[], None]] = deque()
+        self._abandoned: deque[Request] = deque()
         self._streams: dict[Request, Stream] = {}
 
     def submit(self, request: Request) -> "Stream":
@@ -41,6 +42,11 @@ class EngineLoop:
             self._note(lambda: self._engine.cancel(request))
             self._changed.notify_all()
 
+    def abandon(self, request: Request) -> None:
+        """Ends the request before the next step of anyone. Takes no lock: a finalizer, in any thread, may call it."""
+        if request.state is not State.FINISHED:
+            self._abandoned.append(request)
+
     def drive(self, stream: "Stream") -> None:
         """Returns once the stream has an event: by stepping the engine, or as another thread does."""
         with self._changed:
@@ -49,9 +55,10 @@ class EngineLoop:
             if stream.has_event:
                 return
             self._is_driven = True
-            self._read_notes()
         events: list[Event] = []
         try:
+            with self._changed:
+                self._read_notes()
             events = self._engine.step()
         finally:
             with self._changed:
@@ -83,6 +90,8 @@ class EngineLoop:
     def _read_notes(self) -> None:
         while self._notes:
             self._notes.popleft()()
+        while self._abandoned:
+            self._engine.cancel(self._abandoned.popleft())
         self._deliver(self._engine.take_events())
 
     def _deliver(self, events: list[Event]) -> None:

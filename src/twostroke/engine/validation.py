@@ -47,7 +47,7 @@ def _check_hidden(request: Request) -> None:
 
 def check_sampling(s: Sampling, vocab_size: int) -> None:
     require(math.isfinite(s.temperature) and s.temperature >= 0, "temperature", "a number from 0 on", s.temperature)
-    require(s.top_k >= 0, "top_k", "at least 0", s.top_k)
+    require(0 <= s.top_k < 2**31, "top_k", "from 0 to 2^31 - 1", s.top_k)
     require(0 < s.top_p <= 1, "top_p", "above 0 and at most 1", s.top_p)
     require(0 <= s.min_p <= 1, "min_p", "from 0 to 1", s.min_p)
     positive = math.isfinite(s.repetition_penalty) and s.repetition_penalty > 0

@@ -1,5 +1,6 @@
 """Generation: one answer as it comes. Owns the way from a request's events to text; the engine's loop runs it."""
 
+import weakref
 from collections.abc import Iterator
 from types import TracebackType
 
@@ -18,7 +19,7 @@ class Generation:
     """An iterator over the pieces of an answer's text; `completion` has everything once it is exhausted.
 
     Belongs to one thread, except `cancel`. To leave early, close it or use it as a context manager: the request then
-    ends. Where a step failed, iterating raises its error.
+    ends, as it does once nothing refers to the object any more. Where a step failed, iterating raises its error.
     """
 
     def __init__(self, loop: EngineLoop, request: Request, tokenizer: Tokenizer, stops: tuple[str, ...] = ()) -> None:
@@ -33,6 +34,7 @@ class Generation:
         self._is_cancelled = False
         self._summary: RequestSummary | None = None
         self._stream = loop.submit(request)
+        weakref.finalize(self, loop.abandon, request).atexit = False
 
     @property
     def is_over(self) -> bool:
