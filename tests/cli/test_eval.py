@@ -10,8 +10,9 @@ from tests.cli.command_line import invoke, json_of, output_of
 from tests.tiny import write_tiny_gguf
 
 from twostroke.cli.eval import windows
-from twostroke.errors import ContextLengthError, InvalidRequestError
+from twostroke.errors import ContextLengthError, InvalidRequestError, ModelOutputError
 from twostroke.llm.llm import LLM
+from twostroke.llm.results import Score
 from twostroke.program.phase import Phase
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.weights.gguf import GGUFFile
@@ -101,6 +102,13 @@ def test_text_file_and_stdin_are_one(tiny: str, tmp_path: Path) -> None:
     line = output_of("eval", tiny, "--text", text)
     assert f"perplexity {expected['perplexity']:.4f}, " in line
     assert f"{expected['num_tokens']} tokens scored as prefill rows" in line
+
+
+def test_a_perplexity_beyond_any_number_is_an_error(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LLM, "score", lambda _, ids, phase: Score(tuple(ids), (-800.0,) * (len(ids) - 1), Phase(phase)))
+    error = invoke("eval", tiny, "--text", TEXT).exception
+    assert isinstance(error, ModelOutputError)
+    assert str(error).startswith("800.0 nats a token")
 
 
 def test_errors_and_bad_usage(tiny: str, tmp_path: Path) -> None:

@@ -149,6 +149,9 @@ def test_only_plain_data_reaches_a_template() -> None:
         ChatTemplate(TURNS, renderer=RENDERER).render([{"role": "user", "content": Path("x")}])
     with pytest.raises(InvalidRequestError, match=r"messages\[1\] must be an object"):
         ChatTemplate(TURNS, renderer=RENDERER).render([*USER, "hi"])  # type: ignore[list-item]
+    for value in ("a\udcff", Kind.PLAIN + "\ud800"):
+        with pytest.raises(InvalidRequestError, match=r"messages\[0\]\.content has a lone surrogate at position"):
+            ChatTemplate(TURNS, renderer=RENDERER).render([{"role": "user", "content": value}])
     with pytest.raises(InvalidRequestError, match="messages is empty"):
         ChatTemplate(TURNS, renderer=RENDERER).render([])
 

@@ -11,7 +11,7 @@ import click
 
 from twostroke.cli.loading import load
 from twostroke.cli.options import options_of
-from twostroke.errors import InvalidRequestError
+from twostroke.errors import InvalidRequestError, ModelOutputError
 from twostroke.llm.config import LLMConfig
 from twostroke.llm.llm import LLM
 from twostroke.text.tokenizer import Tokenizer
@@ -47,12 +47,20 @@ def command(model: str, file: Path | None, text: str | None, phase: PhaseName, a
         logprobs = list(_score(llm, content, phase))
     mean_nll = -math.fsum(logprobs) / len(logprobs)
     fields = {"model": model, "phase": phase, "num_tokens": len(logprobs), "mean_nll": mean_nll}
-    fields["perplexity"] = math.exp(mean_nll)
+    fields["perplexity"] = _perplexity(mean_nll)
     if as_json:
         click.echo(json.dumps(fields))
     else:
         tokens = f"{len(logprobs):,} tokens scored as {phase} rows"
         click.echo(f"{model}: perplexity {fields['perplexity']:.4f}, {mean_nll:.5f} nats a token, {tokens}")
+
+
+def _perplexity(mean_nll: float) -> float:
+    """Raises ModelOutputError where it is beyond any number."""
+    try:
+        return math.exp(mean_nll)
+    except OverflowError:
+        raise ModelOutputError(f"{mean_nll:.1f} nats a token: the model's weights are damaged") from None
 
 
 def windows(tokenizer: Tokenizer, text: str, size: int) -> list[list[int]]:

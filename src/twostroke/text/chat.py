@@ -125,8 +125,13 @@ class ChatTemplate:
 def plain_data(value: object, name: str) -> object:
     """A copy of JSON-like data in the exact built-in types, so that a template can reach nothing else.
 
-    Raises InvalidRequestError naming the field `name` for any other type.
+    Raises InvalidRequestError naming the field `name` for any other type, or a text that is not Unicode.
     """
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InvalidRequestError(f"{name} has a lone surrogate at position {error.start}") from None
     if value is None or type(value) in (str, int, float, bool):
         return value
     if isinstance(value, str):

@@ -38,7 +38,7 @@ class CachedModel:
 def cache_dir() -> Path:
     """`TWOSTROKE_CACHE`, else `~/.cache/twostroke`. It may not exist yet."""
     configured = os.environ.get("TWOSTROKE_CACHE")
-    return Path(configured).expanduser() if configured else Path.home() / ".cache" / "twostroke"
+    return Path(os.path.expanduser(configured)) if configured else Path.home() / ".cache" / "twostroke"
 
 
 def entry_dir(model: str) -> Path:

@@ -3,6 +3,7 @@
 Owns what a name means. A fetch itself is in `transfer`, which is imported only when there is something to fetch.
 """
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,11 +32,14 @@ def resolve(model: str) -> Path:
         if cached is None:
             raise ModelNotFoundError(f"{model} is not fetched yet: `twostroke pull {model}`")
         return cached.path
-    path = Path(model).expanduser()
-    if path.is_dir() and not (path / "config.json").is_file():
-        raise ModelFileError(f"{model}: a directory without config.json, so not a model's")
-    if path.exists():
-        return path
+    path = Path(os.path.expanduser(model))
+    try:
+        if path.is_dir() and not (path / "config.json").is_file():
+            raise ModelFileError(f"{model}: a directory without config.json, so not a model's")
+        if path.exists():
+            return path
+    except OSError as error:  # no path at all, being too long, or one that may not be looked at
+        raise ModelNotFoundError(f"{model[:80]}{'...' * (len(model) > 80)}: {error.strerror}") from None
     raise ModelNotFoundError(_not_found(model))
 
 
