@@ -1,5 +1,7 @@
 """Wrong numbers in a batch are refused before anything runs, and the executor works on. Threads, oversubscribed too."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -146,6 +148,19 @@ def test_executors_end_with_their_threads() -> None:
         assert num_threads() == before + 2
         del made
     assert num_threads() == before
+
+
+def test_threads_that_the_system_refuses_are_an_error() -> None:
+    """And not the end of the process. In one of its own, since a limit cannot be taken back."""
+    code = (
+        "import resource; from tests.native.test_checks import *;"
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize(); before = num_threads();"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + 2**26, used + 2**26));"
+        "pytest.raises(ConfigError, executor_of, program(), num_threads=64).match('threads: .* not start 64');"
+        "print(num_threads() - before)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (found.returncode, found.stdout, found.stderr) == (0, "0\n", "")
 
 
 def num_threads() -> int:

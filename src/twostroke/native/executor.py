@@ -72,14 +72,7 @@ class NativeExecutor:
         self.num_blocks = config.num_blocks
         self.max_step_tokens = config.max_step_tokens
         self.vocab_size = self.program.values[sampled_output(self.program)].dim
-        self._core = _core.Executor(
-            self.isa,
-            config.num_threads,
-            config.max_step_tokens,
-            config.max_context,
-            KV_TYPES[config.kv_type],
-            list(config.num_blocks),
-        )
+        self._core = _start_core(self.isa, config)
         lowering = Lowering(self._core, self.program, source)
         lowering.run()
         self._value_ids = lowering.values
@@ -145,6 +138,21 @@ class NativeExecutor:
         top_logprobs = np.full((num_outputs, handle.num_top), np.nan, np.float32)
         seconds = self._core.step(handle.arrays, token_ids, logprobs, top_ids, top_logprobs, value_id, value)
         return StepResult(token_ids, logprobs, top_ids, top_logprobs, seconds)
+
+
+def _start_core(isa: str, config: ExecutorConfig) -> _core.Executor:
+    """The core with its threads. Raises ConfigError where the system does not give so many."""
+    try:
+        return _core.Executor(
+            isa,
+            config.num_threads,
+            config.max_step_tokens,
+            config.max_context,
+            KV_TYPES[config.kv_type],
+            list(config.num_blocks),
+        )
+    except RuntimeError as error:
+        raise ConfigError(f"threads: the system does not start {config.num_threads}: {error}") from None
 
 
 def _sampling_row(chunk: BatchChunk) -> tuple[float, ...]:
