@@ -154,3 +154,11 @@ def test_the_real_aliases() -> None:
     assert len(qwen.parts) == 22
     for alias in aliases.values():
         assert alias.file.endswith(".gguf") and len(bytes.fromhex(alias.sha256)) == 32 and alias.num_bytes > 0
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "~nobody-of-that-name/model.gguf", "a\0b"])
+def test_a_name_that_is_no_path_is_not_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TWOSTROKE_CACHE", "~nobody-of-that-name/cache")
+    with pytest.raises(ModelNotFoundError, match=f"^{name[:1]}") as found:
+        resolve(name)
+    assert len(str(found.value)) < 200
