@@ -53,9 +53,13 @@ def test_threads_get_their_own_text(make_bench, make_request) -> None:
     loop = EngineLoop(bench.engine)
     expected = [make_bench().run(make_request(3 + 5 * i, 20))[0].ids for i in range(12)]
 
+    all_submitted = threading.Barrier(12)
+
     def work(index: int) -> None:
-        for _ in range(4):
+        for number in range(4):
             with loop.submit(make_request(3 + 5 * index, 20)) as stream:
+                if number == 0:
+                    all_submitted.wait(30)  # so that some run together, however the system takes turns
                 assert ids_of(stream) == expected[index]
 
     run_threads(work, 12)

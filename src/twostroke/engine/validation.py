@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from twostroke.engine.request import GenerationParams, Request
 from twostroke.errors import ContextLengthError, InvalidRequestError, NotEnoughMemoryError
 from twostroke.native.batch import Sampling
@@ -26,6 +28,8 @@ def check_request(request: Request, vocab_size: int) -> None:
 
 def check_ids(field: str, token_ids: Sequence[int], vocab_size: int) -> None:
     if len(token_ids):
+        for token_id in token_ids:
+            require(isinstance(token_id, int | np.integer), field, "a whole number", repr(token_id))
         low, high = min(token_ids), max(token_ids)
         require(low >= 0, field, f"an id of the vocabulary (0 to {vocab_size - 1})", low)
         require(high < vocab_size, field, f"an id of the vocabulary (0 to {vocab_size - 1})", high)
@@ -33,6 +37,7 @@ def check_ids(field: str, token_ids: Sequence[int], vocab_size: int) -> None:
 
 def check_params(params: GenerationParams, vocab_size: int) -> None:
     if params.max_tokens is not None:
+        require(_is_number(params.max_tokens, int), "max_tokens", "a whole number", repr(params.max_tokens))
         require(params.max_tokens >= 0, "max_tokens", "at least 0", params.max_tokens)
     check_sampling(params.sampling, vocab_size)
 
@@ -45,7 +50,25 @@ def _check_hidden(request: Request) -> None:
         require(is_alone, "num_hidden", "0 where tokens or scores are wanted", params.num_hidden)
 
 
+def _check_types(s: Sampling) -> None:
+    """Wrong types would fail only inside a step, and there take its other requests with them."""
+    for field in ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"):
+        value = getattr(s, field)
+        require(_is_number(value, int, float), field, "a number", repr(value))
+    for field in ("top_k", "seed", "choice", "num_logprobs"):
+        value = getattr(s, field)
+        require(_is_number(value, int), field, "a whole number", repr(value))
+    for token_id, bias in s.logit_bias:
+        require(_is_number(token_id, int), "logit_bias id", "a whole number", repr(token_id))
+        require(_is_number(bias, int, float), f"logit_bias of {token_id}", "a number", repr(bias))
+
+
+def _is_number(value: object, *types: type) -> bool:
+    return isinstance(value, types) and not isinstance(value, bool)
+
+
 def check_sampling(s: Sampling, vocab_size: int) -> None:
+    _check_types(s)
     require(math.isfinite(s.temperature) and s.temperature >= 0, "temperature", "a number from 0 on", s.temperature)
     require(0 <= s.top_k < 2**31, "top_k", "from 0 to 2^31 - 1", s.top_k)
     require(0 < s.top_p <= 1, "top_p", "above 0 and at most 1", s.top_p)
