@@ -1,5 +1,5 @@
 """The tokenizer of a Hugging Face directory: `tokenizer.json`, and what its neighbours say of BOS and of ends. Owns the
-reading and its checks; cutting text is the `tokenizers` library's, set up in `library_segmenter.py` from the very
+reading and its checks; cutting text is the `tokenizers` library's, set up in `hf_segmenter.py` from the very
 parts the file describes.
 """
 
@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from twostroke.errors import ModelFileError, UnsupportedModelError
 from twostroke.text.added_tokens import AddedToken
-from twostroke.text.library_segmenter import LibraryModel, LibrarySegmenter
+from twostroke.text.hf_segmenter import LibraryModel, LibrarySegmenter
 from twostroke.text.model_files import ModelFiles
 from twostroke.text.vocabulary import Vocabulary, end_ids
 
