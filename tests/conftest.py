@@ -1,6 +1,7 @@
 """Real models for the tests that need one, from the user's cache. Owns no test data."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,9 @@ import pytest
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy loads: its own threads fight the core's on few CPUs
 
 from twostroke.weights.fetch import pull, resolve
+
+# A shell's background jobs ignore Ctrl-C, and so do the processes they start; tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
