@@ -1,6 +1,6 @@
 // The kernel API: one args struct an op, and the table of kernels one instruction set fills in.
 // All matrices are row-major float32 unless said otherwise. A kernel works on the part it is given; who divides the
-// work, and the barriers between parts, are the executor's.
+// work, and the stages it runs in, are the executor's.
 #pragma once
 
 #include <cstddef>
