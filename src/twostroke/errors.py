@@ -13,6 +13,10 @@ class ModelNotFoundError(TwostrokeError):
     """No alias, file, directory or catalogue entry of that name."""
 
 
+class HardwareNotFoundError(TwostrokeError):
+    """No catalogue entry of that name, or none with the memory asked for; the message has the nearest."""
+
+
 class ModelFileError(TwostrokeError):
     """A model file is damaged, cut short or malformed; the message names file and field."""
 

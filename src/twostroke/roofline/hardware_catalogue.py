@@ -1,0 +1,137 @@
+"""The hardware catalogue, `hardware.toml`: devices by name. Owns the file's form and how a device is looked up.
+
+Derived facts are computed from what vendors state: FLOP/s as units x clock x FLOPs per clock of the architecture,
+bandwidth as bus width x transfer rate, links as lanes x rate. Measures nothing: this machine is `probe`'s.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from twostroke.errors import HardwareNotFoundError
+from twostroke.roofline.device import ARITHMETIC_TYPES, Device
+from twostroke.roofline.nearest import folded, suggestion
+
+_PATH = Path(__file__).with_name("hardware.toml")
+# Gigatransfers per second and lane by PCIe generation, 128 of 130 bits payload. Source: PCI-SIG base specifications.
+_PCIE_GT_S = {"3": 8.0, "4": 16.0, "5": 32.0}
+_FACTS = ("memory", "bandwidth", "flops", "links")
+_MEMORY = r"(\d+) ?gi?b\b"
+# What names carry or lack without meaning another device.
+_NOISE = r"\b(nvidia|geforce|amd|radeon|apple|intel|gpu)\b"
+
+
+def load_hardware(path: Path = _PATH) -> dict[str, Device]:
+    """All devices by name, in the file's order."""
+    import tomllib  # only needed once the catalogue is
+
+    table = tomllib.loads(path.read_text("utf-8"))
+    architectures, sources = table["architectures"], table["sources"]
+    return {name: _device(name, row, architectures, sources) for name, row in table["devices"].items()}
+
+
+def find_hardware(name: str, devices: Mapping[str, Device] | None = None) -> Device:
+    """The device that a name or an alias means, however spelt; "64GB" in it chooses among memory sizes, "x4" a count.
+
+    Raises HardwareNotFoundError with the nearest names, or with the sizes that there are.
+    """
+    devices = load_hardware() if devices is None else devices
+    text, count = _counted(name.strip())
+    found = _lookup(text, devices)
+    asked = re.search(_MEMORY, text.lower())
+    if found is None and asked:
+        found = _lookup(re.sub(_MEMORY, "", text.lower()), devices)
+    if found is None:
+        raise HardwareNotFoundError(f"no hardware {name[:80]!r} in the catalogue{suggestion(name, _names(devices))}")
+    if asked:
+        size = int(asked[1]) << 30
+        if size not in found.memory_sizes:
+            sizes = ", ".join(f"{each >> 30}" for each in found.memory_sizes)
+            raise HardwareNotFoundError(f"{found.name} comes with {sizes or 'no stated'} GB of memory, not {asked[1]}")
+        found = replace(found, memory_bytes=size)
+    return replace(found, count=count)
+
+
+def _counted(name: str) -> tuple[str, int]:
+    """The name without a count of devices, and that count: "x4" at the end or "4x" at the start."""
+    if after := re.fullmatch(r"(.+?) ?[x×](\d{1,3})", name):
+        return after[1], max(1, int(after[2]))
+    if before := re.fullmatch(r"(\d{1,3}) ?[x×] ?(.+)", name):
+        return before[2], max(1, int(before[1]))
+    return name, 1
+
+
+def _lookup(name: str, devices: Mapping[str, Device]) -> Device | None:
+    wanted = _form(name)
+    return next((each for each in devices.values() if wanted in map(_form, (each.name, *each.aliases))), None)
+
+
+def _form(name: str) -> str:
+    """The name in its common form: no vendor, "(40-core GPU)" as "40c"."""
+    cores = re.sub(r"(\d+)[- ]?c(ores?)?\b", r"\1c", name.lower())
+    return folded(re.sub(_NOISE, "", cores))
+
+
+def _names(devices: Mapping[str, Device]) -> list[str]:
+    return [name for each in devices.values() for name in (each.name, *each.aliases)]
+
+
+# --- one entry --------------------------------------------------------------------------------------------------------
+
+
+def _device(name: str, row: Mapping[str, Any], architectures: Mapping[str, Any], sources: Mapping[str, str]) -> Device:
+    known = {"aliases", "kind", "memory_gib", "bandwidth_gb_s", "bus", "compute", "tflops", "links", "source"}
+    if unknown := sorted(set(row) - known):
+        raise ValueError(f"{name}: unknown key {unknown[0]!r}")
+    given = row.get("memory_gib", [])
+    sizes = tuple(int(size * 2**30) for size in (given if isinstance(given, list) else [given]))
+    return Device(
+        name,
+        tuple(row.get("aliases", ())),
+        row["kind"],
+        max(sizes, default=None),
+        tuple(sorted(sizes)),
+        _bandwidth(row),
+        _flops(row, architectures),
+        {link: _link(rate) for link, rate in row.get("links", {}).items()},
+        _sources(row, architectures, sources),
+    )
+
+
+def _bandwidth(row: Mapping[str, Any]) -> float:
+    if "bandwidth_gb_s" in row:
+        return float(row["bandwidth_gb_s"]) * 1e9
+    return float(row["bus"]["bits"] / 8 * row["bus"]["mt_s"] * 1e6)
+
+
+def _flops(row: Mapping[str, Any], architectures: Mapping[str, Any]) -> dict[str, float]:
+    stated = {kind: rate * 1e12 for kind, rate in row.get("tflops", {}).items()}
+    if compute := row.get("compute"):
+        per_clock = {k: v for k, v in architectures[compute["of"]].items() if k in ARITHMETIC_TYPES}
+        stated = {kind: each * compute["units"] * compute["ghz"] * 1e9 for kind, each in per_clock.items()} | stated
+    return stated
+
+
+def _link(rate: float | str) -> float:
+    """Gigabytes per second, or PCIe as "4.0 x16"."""
+    if isinstance(rate, str):
+        generation, lanes = rate.split(".0 x")
+        return _PCIE_GT_S[generation] * int(lanes) / 8 * 128 / 130 * 1e9
+    return rate * 1e9
+
+
+def _sources(row: Mapping[str, Any], architectures: Mapping[str, Any], sources: Mapping[str, str]) -> dict[str, str]:
+    """By fact that the entry has, the texts of its sources; those of a computed rate name the architecture's too."""
+    keys = {"memory": ("memory_gib",), "bandwidth": ("bandwidth_gb_s", "bus"), "links": ("links",)}
+    keys["flops"] = ("compute", "tflops")
+    cited = row["source"]
+    texts: dict[str, str] = {}
+    for fact in _FACTS:
+        if any(key in row for key in keys[fact]):
+            names = [cited if isinstance(cited, str) else cited[fact]]
+            if fact == "flops" and "compute" in row:
+                names.append(architectures[row["compute"]["of"]]["source"])
+            texts[fact] = "; ".join(dict.fromkeys(sources[name] for name in names))
+    return texts
