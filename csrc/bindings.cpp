@@ -41,6 +41,7 @@ struct StepArrays {
     In<int64_t> counters;  // (num_chunks, 6)
     std::vector<std::optional<In<int32_t>>> bias_ids;
     std::vector<std::optional<In<double>>> bias_values;
+    std::vector<std::optional<In<uint32_t>>> masks;
 };
 
 void require(bool condition, const std::string& what) {
@@ -65,7 +66,7 @@ void check(const StepArrays& a, const Executor& executor) {
     require(a.tables.size() == num_chunks * num_groups, "a step needs one block table a chunk and cache group");
     require(a.chunks.size() == 3 * num_chunks && a.sampling.size() == 6 * num_chunks && a.counters.size() == 6 * num_chunks &&
                 a.targets.size() == num_chunks && a.histories.size() == num_chunks && a.bias_ids.size() == num_chunks &&
-                a.bias_values.size() == num_chunks,
+                a.bias_values.size() == num_chunks && a.masks.size() == num_chunks,
             "a step's arrays are of different lengths");
     int64_t rows = 0;
     for (size_t c = 0; c < num_chunks; ++c) {
@@ -92,6 +93,8 @@ void check(const StepArrays& a, const Executor& executor) {
                     (!a.bias_ids[c] || a.bias_ids[c]->size() == a.bias_values[c]->size()),
                 "logit biases need one value a token");
         if (a.bias_ids[c]) require_range("logit bias of token", a.bias_ids[c]->data(), a.bias_ids[c]->size(), 0, vocab_size);
+        require(!a.masks[c] || static_cast<int64_t>(a.masks[c]->size()) == (vocab_size + 31) / 32,
+                "a mask needs one bit for each of " + std::to_string(vocab_size) + " tokens");
         const double* s = a.sampling.data() + 6 * c;
         const bool has_penalties = s[3] != 1.0 || s[4] != 0.0 || s[5] != 0.0;
         require(!has_penalties || (a.histories[c] && static_cast<int64_t>(a.histories[c]->size()) == start + length),
@@ -116,7 +119,7 @@ StepInput view(const StepArrays& a) {
         StepChunk chunk{row, shape[0], shape[1], shape[2], {}, {}, nullptr};
         for (size_t g = 0; g < num_groups; ++g) chunk.blocks.push_back(a.tables[c * num_groups + g].data());
         chunk.sampling = {s[0], s[1], s[2], s[3], s[4], s[5], n[0], n[1], n[2], n[3], n[4],
-                          static_cast<uint64_t>(n[5]), nullptr, 0, nullptr, nullptr, 0, -1};
+                          static_cast<uint64_t>(n[5]), nullptr, 0, nullptr, nullptr, 0, nullptr, -1};
         if (a.targets[c]) chunk.targets = a.targets[c]->data();
         if (a.histories[c]) {
             chunk.sampling.history = a.histories[c]->data();
@@ -127,6 +130,7 @@ StepInput view(const StepArrays& a) {
             chunk.sampling.bias_values = a.bias_values[c]->data();
             chunk.sampling.num_biases = static_cast<int64_t>(a.bias_ids[c]->size());
         }
+        if (a.masks[c]) chunk.sampling.mask = a.masks[c]->data();
         input.chunks.push_back(std::move(chunk));
         input.num_outputs += shape[2];
         row += shape[1];
@@ -247,15 +251,15 @@ NB_MODULE(_core, m) {
             [](const Executor& self, In<int32_t> token_ids, In<int64_t> chunks, std::vector<In<int32_t>> tables,
                std::vector<std::optional<In<int32_t>>> targets, std::vector<std::optional<In<int32_t>>> histories,
                In<double> sampling, In<int64_t> counters, std::vector<std::optional<In<int32_t>>> bias_ids,
-               std::vector<std::optional<In<double>>> bias_values) {
+               std::vector<std::optional<In<double>>> bias_values, std::vector<std::optional<In<uint32_t>>> masks) {
                 StepArrays arrays{std::move(token_ids), std::move(chunks),   std::move(tables),
                                   std::move(targets),   std::move(histories), std::move(sampling),
-                                  std::move(counters),  std::move(bias_ids), std::move(bias_values)};
+                                  std::move(counters),  std::move(bias_ids), std::move(bias_values), std::move(masks)};
                 check(arrays, self);
                 return arrays;
             },
             "token_ids"_a, "chunks"_a, "tables"_a, "targets"_a, "histories"_a, "sampling"_a, "counters"_a, "bias_ids"_a,
-            "bias_values"_a)
+            "bias_values"_a, "masks"_a)
         .def("step", &step, "arrays"_a, "token_ids"_a, "logprobs"_a, "top_ids"_a, "top_logprobs"_a, "value"_a,
              nb::arg("value_out") = nb::none())
         .def_prop_ro("weight_bytes", &Executor::weight_bytes)

@@ -56,6 +56,7 @@ SampledToken Sampler::sample(float* logits, int64_t vocab_size, const SamplingPa
     if (params.target >= 0) return {params.target, logits[params.target] - log_sum};
     raw_.clear();
     adjust(logits, vocab_size, params);
+    if (params.mask != nullptr) apply_mask(logits, vocab_size, params.mask);
     const int32_t token = draw(logits, vocab_size, params);
     const auto changed = std::find_if(raw_.begin(), raw_.end(), [&](const auto& logit) { return logit.first == token; });
     const float raw = token < 0 ? kNan : changed != raw_.end() ? changed->second : logits[token];
@@ -79,6 +80,17 @@ void Sampler::adjust(float* logits, int64_t vocab_size, const SamplingParams& pa
         const int32_t id = params.bias_ids[i];
         if (generated.find(id) == generated.end()) raw_.emplace_back(id, logits[id]);
         logits[id] = static_cast<float>(logits[id] + params.bias_values[i]);
+    }
+}
+
+// What may not be drawn becomes -infinity, whose weight is exactly 0; words of which all may cost one test.
+void Sampler::apply_mask(float* logits, int64_t vocab_size, const uint32_t* mask) {
+    for (int64_t first = 0; first < vocab_size; first += 32) {
+        const uint32_t word = mask[first / 32];
+        if (word == ~0u) continue;
+        const int64_t count = std::min<int64_t>(32, vocab_size - first);
+        for (int64_t i = 0; i < count; ++i)
+            if (!(word >> i & 1u)) logits[first + i] = -std::numeric_limits<float>::infinity();
     }
 }
 
@@ -131,7 +143,7 @@ int32_t Sampler::draw(const float* logits, int64_t vocab_size, const SamplingPar
     const double enough = params.top_p < 1.0 ? params.top_p * total : std::numeric_limits<double>::infinity();
     for (const auto& c : candidates_) {  // the shortest prefix that reaches top_p, above min_p
         const double w = weight(c.first);
-        if (!weights_.empty() && (kept >= enough || w < params.min_p)) break;
+        if (!weights_.empty() && (kept >= enough || w < params.min_p || w == 0.0)) break;
         weights_.push_back(w);
         kept += w;
     }

@@ -1,4 +1,4 @@
-// One row of logits becomes a token: penalties and bias, temperature, top-k, top-p, min-p, draw; log-probabilities.
+// One row of logits becomes a token: penalties and bias, mask, temperature, top-k, top-p, min-p, draw; log-probabilities.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,12 @@ struct SamplingParams {
     const int32_t* bias_ids;
     const double* bias_values;
     int64_t num_biases;
+    const uint32_t* mask;  // bit t % 32 of word t / 32: token t may be drawn; null: all may
     int32_t target;  // -1: sample
 };
 
 struct SampledToken {
-    int32_t token;  // -1 where the logits are not finite
+    int32_t token;  // -1 where the logits are not finite, or the mask leaves none
     float logprob;  // NaN where not asked for
 };
 
@@ -40,6 +41,7 @@ class Sampler {
     void adjust(float* logits, int64_t vocab_size, const SamplingParams& params);
     int32_t draw(const float* logits, int64_t vocab_size, const SamplingParams& params);
     int32_t draw_from_all(const float* logits, int64_t vocab_size, double temperature, float largest, double uniform);
+    static void apply_mask(float* logits, int64_t vocab_size, const uint32_t* mask);
     void rank(const float* logits, int64_t vocab_size, int64_t count);
 
     const Kernels& kernels_;

@@ -29,6 +29,10 @@ class ModelOutputError(TwostrokeError):
     """The model's logits are not finite: its weights are damaged, or it was not made to run at this precision."""
 
 
+class ConstraintError(TwostrokeError):
+    """A request's constraint (a grammar, a schema) cannot go on: it allows no token of the model's vocabulary."""
+
+
 class FetchError(TwostrokeError):
     """A download failed or was interrupted; what arrived is kept for resuming."""
 

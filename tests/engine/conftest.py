@@ -1,7 +1,7 @@
 """A fake executor whose text depends on every block id, phase and position, and engines made with it."""
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -123,8 +123,16 @@ class FakeExecutor:
         if sampling.temperature:
             state ^= zlib.crc32(f"{sampling.seed} {sampling.choice} {chunk.output_index + index}".encode())
         target = -1 if chunk.targets is None else int(chunk.targets[index])
-        token = target if target >= 0 else state % VOCAB_SIZE
+        allowed = _allowed(chunk)
+        token = target if target >= 0 else allowed[state % len(allowed)]
         return token, -(zlib.crc32(f"{state} {token}".encode()) % 10_000) / 1000
+
+
+def _allowed(chunk: BatchChunk) -> Sequence[int]:
+    if chunk.mask is None:
+        return range(VOCAB_SIZE)
+    assert chunk.mask.shape == (-(-VOCAB_SIZE // 32),)
+    return np.flatnonzero(np.unpackbits(chunk.mask.view(np.uint8), bitorder="little")).tolist()
 
 
 @dataclass
@@ -197,11 +205,18 @@ def make_bench() -> Callable[..., Bench]:
 
 @pytest.fixture
 def make_request() -> Callable[..., Request]:
-    def make(prompt: list[int] | int, max_tokens: int | None = 8, *, forced: list[int] | None = None, **params: object):
+    def make(
+        prompt: list[int] | int,
+        max_tokens: int | None = 8,
+        *,
+        forced: list[int] | None = None,
+        constraint=None,
+        **params,
+    ):
         ids = prompt if isinstance(prompt, list) else random_ids(prompt, seed=prompt)
         sampling_fields = {name: params.pop(name) for name in list(params) if name in Sampling.__dataclass_fields__}
         generation = GenerationParams(max_tokens, sampling=Sampling(**sampling_fields), **params)
-        return Request(f"r{len(ids)}", ids, generation, forced or [])
+        return Request(f"r{len(ids)}", ids, generation, forced or [], constraint)
 
     return make
 

@@ -76,6 +76,8 @@ WRONG = {
     "penalties without a history": {"sampling": Sampling(repetition_penalty=1.1)},
     "a history too short": {"sampling": Sampling(presence_penalty=1.0), "history": ids(1)},
     "a history too long": {"sampling": Sampling(frequency_penalty=1.0), "history": ids(1, 2, 3)},
+    "a mask too short": {"mask": np.zeros(1, np.uint32)},
+    "a mask too long": {"mask": np.zeros(-(-VOCAB // 32) + 1, np.uint32)},
     "more log-probabilities than tokens": {"sampling": Sampling(num_logprobs=VOCAB + 1)},
     "log-probabilities below none": {"sampling": Sampling(num_logprobs=-2)},
 }

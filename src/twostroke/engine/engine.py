@@ -3,6 +3,7 @@
 from time import perf_counter
 
 from twostroke.engine.config import EngineConfig
+from twostroke.engine.constraint import fill, new_mask
 from twostroke.engine.events import Event, Finished
 from twostroke.engine.executor import Executor
 from twostroke.engine.ledger import Ledger
@@ -49,6 +50,8 @@ class Engine:
         check_request(request, self.config.vocab_size)
         pool_tokens = self.cache.num_blocks * self.cache.block_tokens
         max_tokens = resolve_max_tokens(request, self.config.context_length, pool_tokens)
+        if request.constraint is not None:
+            request.mask = new_mask(self.config.vocab_size)
         known = len(request.prompt_ids) + len(request.forced_ids)
         request.accept(max_tokens, self.cache.new_table(known + max_tokens), perf_counter())
 
@@ -71,6 +74,9 @@ class Engine:
         """
         started = perf_counter()
         plan = self._scheduler.schedule()
+        if not plan.chunks and self.num_waiting:
+            raise RuntimeError("nothing was scheduled although requests wait")
+        plan = self._constrain(plan)
         if plan.chunks:
             try:
                 result, hidden = self._run(plan)
@@ -79,14 +85,29 @@ class Engine:
                 self._fail(plan, error)
                 if not isinstance(error, Exception):
                     raise
-        elif self.num_waiting:
-            raise RuntimeError("nothing was scheduled although requests wait")
         return self.take_events()
 
     def take_events(self) -> list[Event]:
         """Events not returned yet, those of cancellations among them."""
         events, self._events = self._events, []
         return events
+
+    def _constrain(self, plan: StepPlan) -> StepPlan:
+        """Masks for the rows that sample under a constraint; requests whose constraint fails or is complete end."""
+        ended: set[Request] = set()
+        for chunk in plan.chunks:
+            request = chunk.request
+            if request.constraint is None or request.mask is None or not chunk.samples:
+                continue
+            try:
+                if not request.constraint.is_stopped:
+                    fill(request.constraint, request.mask, self.config.vocab_size)
+                    continue
+                self._end(request, FinishReason.STOP)
+            except Exception as error:
+                self._end(request, FinishReason.ERROR, error)
+            ended.add(request)
+        return plan.without(ended) if ended else plan
 
     def _run(self, plan: StepPlan) -> tuple[StepResult, FloatArray | None]:
         """The step's outputs, and the hidden rows of all of them where the plan wants some."""

@@ -1,5 +1,6 @@
 """StepPlan: what one step will run, as plain data, and the batch it becomes. Owns no policy."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,12 +23,23 @@ class Chunk(ChunkShape):
     phase: Phase
     adapter_id: int | None = None
 
+    @property
+    def samples(self) -> bool:
+        """Its last output is a new token of the request."""
+        request = self.request
+        is_last = self.start + self.length == request.num_tokens
+        return bool(self.num_outputs) and is_last and request.num_generated < request.max_tokens
+
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
     """Chunks of one step, at most one a request."""
 
     chunks: tuple[Chunk, ...]
+
+    def without(self, requests: Collection[Request]) -> "StepPlan":
+        """The plan without the chunks of those requests."""
+        return StepPlan(tuple(chunk for chunk in self.chunks if chunk.request not in requests))
 
     @property
     def wants_hidden(self) -> bool:
@@ -61,6 +73,7 @@ def _batch_chunk(chunk: Chunk, block_tokens: int) -> BatchChunk:
         _targets(request, first_output, end) if is_scored else None,
         request.sampling,
         request.tokens[:end] if request.sampling.has_penalties else None,
+        request.mask if chunk.samples else None,
         request.num_prompt,
         first_output + 1 - request.num_prompt,
     )

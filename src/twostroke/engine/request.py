@@ -7,8 +7,9 @@ from enum import StrEnum
 
 import numpy as np
 
+from twostroke.engine.constraint import Constraint
 from twostroke.kvcache.table import BlockTable
-from twostroke.native.batch import IntArray, Sampling
+from twostroke.native.batch import IntArray, Mask, Sampling
 from twostroke.program.phase import Phase
 
 
@@ -22,7 +23,9 @@ class State(StrEnum):
 
 
 class FinishReason(StrEnum):
-    """STOP: a stop id. LENGTH: `max_tokens`, or no room left. ERROR: the step failed; the request has the error."""
+    """STOP: a stop id, or its constraint is complete. LENGTH: `max_tokens`, or no room left. ERROR: the step or the
+    constraint failed; the request has the error.
+    """
 
     STOP = "stop"
     LENGTH = "length"
@@ -64,7 +67,8 @@ class Request:
     """A prompt to be continued. `id` is the caller's label; the object itself is the identity.
 
     `forced_ids` are taken as if they had been generated: their rows are decode rows, each is scored, and generation
-    goes on after them. To score a text as a prompt, ask for `prompt_logprobs` and 0 new tokens.
+    goes on after them. To score a text as a prompt, ask for `prompt_logprobs` and 0 new tokens. A `constraint` says
+    which tokens each new one is chosen among.
 
     Rows count the request's tokens: row r computes token r and, as output, token r + 1. Everything before
     `num_computed` is in the cache; outputs from `next_output` on are still wanted.
@@ -74,6 +78,7 @@ class Request:
     prompt_ids: Sequence[int]
     params: GenerationParams = field(default_factory=GenerationParams)
     forced_ids: Sequence[int] = ()
+    constraint: Constraint | None = None
 
     state: State = field(init=False, default=State.WAITING)
     finish_reason: FinishReason | None = field(init=False, default=None)
@@ -84,6 +89,7 @@ class Request:
     max_tokens: int = field(init=False, default=0)
     sampling: Sampling = field(init=False)
     tokens: IntArray = field(init=False)  # (most tokens it can get,); the first num_tokens are known
+    mask: Mask | None = field(init=False, default=None)  # tokens that the constraint allows next
     table: BlockTable = field(init=False)
     num_prompt: int = field(init=False)
     num_forced: int = field(init=False)

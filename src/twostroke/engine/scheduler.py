@@ -87,9 +87,15 @@ class Scheduler:
         """Finishes the request if it is done, else names the phase of its next rows."""
         request = chunk.request
         latest = progress.tokens[-1] if progress.tokens else None
-        if latest is not None and latest.request is request and latest.is_stop:
-            self._end(request, FinishReason.STOP, progress)
-            return
+        if latest is not None and latest.request is request:
+            try:
+                is_over = latest.is_stop or _is_complete(request, latest.token_id)
+            except Exception as error:
+                self._end(request, FinishReason.ERROR, progress, error)
+                return
+            if is_over:
+                self._end(request, FinishReason.STOP, progress)
+                return
         is_full = request.num_generated == request.max_tokens
         if is_full and (request.max_tokens or request.num_computed == request.num_tokens):
             self._end(request, FinishReason.LENGTH, progress)
@@ -101,6 +107,14 @@ class Scheduler:
     ) -> None:
         self.finish(request, reason, error)
         progress.finished.append(request)
+
+
+def _is_complete(request: Request, token_id: int) -> bool:
+    """Whether the request's constraint, told of a new token, allows nothing more. Raises what the constraint does."""
+    if request.constraint is None:
+        return False
+    request.constraint.accept(token_id)
+    return request.constraint.is_stopped
 
 
 class _Outputs:

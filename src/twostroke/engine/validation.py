@@ -24,6 +24,8 @@ def check_request(request: Request, vocab_size: int) -> None:
     check_ids("forced token", request.forced_ids, vocab_size)
     check_params(request.params, vocab_size)
     _check_hidden(request)
+    alone = request.constraint is None or not (len(request.forced_ids) or request.params.num_hidden)
+    require(alone, "constraint", "None where tokens are forced or hidden rows wanted", "one")
 
 
 def check_ids(field: str, token_ids: Sequence[int], vocab_size: int) -> None:

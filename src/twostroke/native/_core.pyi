@@ -102,6 +102,7 @@ class Executor:
         counters: npt.NDArray[np.int64],
         bias_ids: Sequence[Array | None],
         bias_values: Sequence[Array | None],
+        masks: Sequence[npt.NDArray[np.uint32] | None],
     ) -> StepArrays: ...
     def step(
         self,

@@ -9,11 +9,12 @@ from twostroke.program.phase import Phase
 
 IntArray = npt.NDArray[np.int32]
 FloatArray = npt.NDArray[np.float32]
+Mask = npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How one output row becomes a token. Order: penalties and bias, then temperature, top-k, top-p, min-p, draw.
+    """How one output row becomes a token. Order: penalties and bias, mask, temperature, top-k, top-p, min-p, draw.
 
     temperature 0 is greedy. top_k 0, top_p 1 and min_p 0 switch those off. The draw is a function of (seed, choice,
     output index) alone. `num_logprobs` is how many alternatives to report; -1 reports none, 0 only the token's own.
@@ -46,6 +47,8 @@ class BatchChunk:
     targets      (num_outputs,): score these tokens instead of sampling; -1 samples
     history      (start + length,) all tokens of the request so far, `num_prompt_tokens` of them its prompt; read
                  only where sampling has penalties
+    mask         (ceil(vocab_size / 32),): sampled outputs are tokens t whose bit t % 32 of word t // 32 is set; None
+                 allows all
     output_index index of the first output among the request's generated tokens (the draw's counter)
     """
 
@@ -57,6 +60,7 @@ class BatchChunk:
     targets: IntArray | None = None
     sampling: Sampling = field(default_factory=Sampling)
     history: IntArray | None = None
+    mask: Mask | None = None
     num_prompt_tokens: int = 0
     output_index: int = 0
 
@@ -81,7 +85,8 @@ class StepResult:
     """Outputs in the order of chunks and rows.
 
     token_ids     (num_outputs,) sampled, or the target
-    logprobs      (num_outputs,) of that token, natural log, from the unmodified logits; NaN where none was asked for
+    logprobs      (num_outputs,) of that token, natural log, from the unmodified logits (before penalties,
+                  bias and mask); NaN where none was asked for
     top_ids       (num_outputs, n), top_logprobs (num_outputs, n): most likely first; n is the largest number asked
                   for in the batch, short rows padded with -1 and NaN
     seconds       wall time of the step inside the native core

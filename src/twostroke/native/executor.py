@@ -117,6 +117,7 @@ class NativeExecutor:
             np.array([_counter_row(chunk) for chunk in chunks], dtype=np.int64),
             [_bias_ids(chunk) for chunk in chunks],
             [_bias_values(chunk) for chunk in chunks],
+            [chunk.mask for chunk in chunks],
         )
         return Handle(batch, arrays, max(0, *(chunk.sampling.num_logprobs for chunk in chunks)))
 
