@@ -175,4 +175,4 @@ def test_a_refused_request_leaves_nothing_behind(make_bench, make_request) -> No
     loop = EngineLoop(bench.engine)
     with pytest.raises(InvalidRequestError):
         loop.submit(make_request(5, top_p=0.0))
-    assert not bench.engine.has_work and not loop._streams
+    assert not bench.engine.has_work and not loop._sinks

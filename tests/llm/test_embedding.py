@@ -116,7 +116,7 @@ def test_ids_and_nothing(llm: LLM) -> None:
 def test_hidden_rows_are_a_requests_only_wish(llm: LLM, params: dict[str, Any], forced: tuple[int, ...]) -> None:
     request = Request("x", [5, 6, 7], GenerationParams(**params), forced)
     with pytest.raises(InvalidRequestError, match="num_hidden must be"):
-        llm._open.loop.submit(request)
+        llm.running.loop.submit(request)
 
 
 @pytest.mark.parametrize(("number", "kind"), [(0, "last"), (1, "mean"), (3, "last")])

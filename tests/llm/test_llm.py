@@ -94,7 +94,7 @@ def test_stops_of_several_prompts_are_each_their_own(tiny: LLM) -> None:
 
 
 def test_leaving_a_stream_frees_its_blocks(tiny: LLM) -> None:
-    cache = tiny._open.engine.cache
+    cache = tiny.running.engine.cache
     before = cache.num_free
     with tiny.generate("the rain", stream=True, ignore_eos=True) as stream:
         next(iter(stream))
@@ -105,7 +105,7 @@ def test_leaving_a_stream_frees_its_blocks(tiny: LLM) -> None:
 
 
 def test_an_abandoned_stream_ends_before_the_next_step(tiny: LLM) -> None:
-    engine = tiny._open.engine
+    engine = tiny.running.engine
     before = engine.cache.num_free
     stream = tiny.generate("the rain", stream=True, ignore_eos=True)
     next(iter(stream))
@@ -131,10 +131,10 @@ def test_cancelling_keeps_what_came(tiny: LLM) -> None:
 
 
 def test_one_bad_prompt_of_several_ends_the_others(tiny: LLM) -> None:
-    before = tiny._open.engine.cache.num_free
+    before = tiny.running.engine.cache.num_free
     with pytest.raises(ContextLengthError, match=r"prompt of 3000 tokens exceeds the context of 2048"):
         tiny.generate(["the rain", [1] * 3000])
-    assert (tiny._open.engine.has_work, tiny._open.engine.cache.num_free) == (False, before)
+    assert (tiny.running.engine.has_work, tiny.running.engine.cache.num_free) == (False, before)
 
 
 def test_what_is_refused_is_named(tiny: LLM) -> None:

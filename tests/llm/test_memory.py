@@ -29,7 +29,7 @@ MODELS: list[dict[str, Any]] = [
 def test_the_plan_is_what_the_executor_takes(tmp_path: Path, fields: dict[str, Any], options: dict[str, Any]) -> None:
     path = write_tiny_gguf(tmp_path / "m.gguf", **fields)
     with LLM(path, **{"threads": 1, **options}) as llm:
-        executor, plan = llm._open.loaded.executor, llm.memory
+        executor, plan = llm.running.loaded.executor, llm.memory
         assert plan.weight_bytes == executor.weight_bytes
         assert plan.activation_bytes == executor.scratch_bytes
         assert plan.kv_pool_bytes == executor.kv_pool_bytes
@@ -40,7 +40,7 @@ def test_the_plan_is_what_the_executor_takes(tmp_path: Path, fields: dict[str, A
 def test_the_plan_knows_every_family(tmp_path: Path, family: str, types: str) -> None:
     path = write_tiny_family(tmp_path / "m.gguf", family, types=types)
     with LLM(path, threads=2, context=512, max_step_tokens=40) as llm:
-        executor, plan = llm._open.loaded.executor, llm.memory
+        executor, plan = llm.running.loaded.executor, llm.memory
         assert plan.weight_bytes == executor.weight_bytes
         assert plan.activation_bytes == executor.scratch_bytes
         assert plan.kv_pool_bytes == executor.kv_pool_bytes

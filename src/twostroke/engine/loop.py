@@ -1,8 +1,8 @@
 """EngineLoop: one engine for many threads. Owns who steps it and who gets which event; has no thread of its own.
 
 Whoever waits for an event of its own request drives the engine, one thread at a time, and delivers what belongs to
-the others. Nobody waits, nothing runs. Submitting and cancelling never wait for a step: they leave a note which the
-driver reads before and after each.
+the others. Nobody waits, nothing runs; unless a thread lends itself to `run`, which drives for all. Submitting and
+cancelling never wait for a step: they leave a note which the driver reads before and after each.
 """
 
 from collections import deque
@@ -10,10 +10,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Condition
 from types import TracebackType
+from typing import Protocol
 
 from twostroke.engine.engine import Engine
 from twostroke.engine.events import Event, Finished
 from twostroke.engine.request import Request, State
+
+
+class Sink(Protocol):
+    """Where a request's events go. `put` is called by the thread that drives, under the loop's lock: it only keeps."""
+
+    def put(self, event: Event) -> None: ...
 
 
 class EngineLoop:
@@ -25,16 +32,21 @@ class EngineLoop:
         self._is_driven = False
         self._notes: deque[Callable[[], None]] = deque()
         self._abandoned: deque[Request] = deque()
-        self._streams: dict[Request, Stream] = {}
+        self._sinks: dict[Request, Sink] = {}
 
     def submit(self, request: Request) -> "Stream":
         """Queues a request; its events come from the stream. Raises what `Engine.prepare` raises."""
-        self._engine.prepare(request)
         stream = Stream(self, request)
-        with self._changed:
-            self._streams[request] = stream
-            self._note(lambda: self._engine.submit(request))
+        self.submit_to(request, stream)
         return stream
+
+    def submit_to(self, request: Request, sink: Sink) -> None:
+        """Queues a request whose events go to `sink`, Finished last. Raises what `Engine.prepare` raises."""
+        self._engine.prepare(request)
+        with self._changed:
+            self._sinks[request] = sink
+            self._note(lambda: self._engine.submit(request))
+            self._changed.notify_all()
 
     def cancel(self, request: Request) -> None:
         """Ends the request within one step; its stream then ends with Finished. Does nothing to a finished one."""
@@ -55,6 +67,27 @@ class EngineLoop:
             if stream.has_event:
                 return
             self._is_driven = True
+        self._step()
+
+    def run(self, until: Callable[[], bool]) -> None:
+        """Drives for everybody in the calling thread, and sleeps where there is nothing to do, until `until` says so:
+        it is asked between steps, and after `wake`. Raises what ends the engine itself."""
+        while True:
+            with self._changed:
+                while not until() and (self._is_driven or not self._engine.has_work):
+                    self._changed.wait()
+                if until():
+                    return
+                self._is_driven = True
+            self._step()
+
+    def wake(self) -> None:
+        """Makes `run` ask again whether it is over."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def _step(self) -> None:
+        """One step by the thread that set `_is_driven`."""
         events: list[Event] = []
         try:
             with self._changed:
@@ -96,10 +129,10 @@ class EngineLoop:
 
     def _deliver(self, events: list[Event]) -> None:
         for event in events:
-            stream = self._streams[event.request]
+            sink = self._sinks[event.request]
             if isinstance(event, Finished):
-                del self._streams[event.request]
-            stream.put(event)
+                del self._sinks[event.request]
+            sink.put(event)
 
 
 class Stream:

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from twostroke.engine.events import Finished, HiddenRows
+from twostroke.engine.events import Event, Finished, HiddenRows
 from twostroke.engine.loop import EngineLoop
 from twostroke.engine.request import GenerationParams, Request
 from twostroke.errors import InvalidRequestError, ModelFileError, UnsupportedModelError
@@ -75,16 +75,39 @@ class EmbeddingSettings:
         raise UnsupportedModelError(f"the model's pooling {self.pooling!r} is not supported; {known_names} are")
 
 
+class PooledRows:
+    """A text's hidden rows becoming its vector, as they come: row after row, so that chunks do not matter."""
+
+    def __init__(self, ids: Sequence[int], pooling: Pooling) -> None:
+        self._num_rows = len(ids) if pooling == "mean" else 1
+        self._ids = ids
+        self._sum: npt.NDArray[np.float64] | None = None
+
+    def request(self, label: str) -> Request:
+        """What to submit for the rows that are needed."""
+        return Request(label, self._ids, GenerationParams(max_tokens=0, num_hidden=self._num_rows))
+
+    def take(self, event: Event) -> None:
+        """Adds the event's rows, if it has any."""
+        if isinstance(event, HiddenRows):
+            for row in event.rows:
+                self._sum = row.astype(np.float64) if self._sum is None else self._sum + row
+
+    def vector(self, normalize: bool) -> Vector:
+        """(dim,), once all rows have come; of length 1 with `normalize`."""
+        if self._sum is None:
+            raise RuntimeError("the embedding is not complete")
+        mean = self._sum / self._num_rows
+        length = float(np.sqrt(np.square(mean).sum()))
+        return np.asarray(mean / length if normalize and length > 0 else mean, np.float32)
+
+
 class Embedding:
     """One text on its way to a vector: takes its request's events. Belongs to one thread."""
 
     def __init__(self, loop: EngineLoop, label: str, ids: Sequence[int], pooling: Pooling) -> None:
-        num_rows = len(ids) if pooling == "mean" else 1
-        self._loop = loop
-        self._request = Request(label, ids, GenerationParams(max_tokens=0, num_hidden=num_rows))
-        self._num_rows = num_rows
-        self._sum: npt.NDArray[np.float64] | None = None  # row after row, so that chunks do not matter
-        self._stream = loop.submit(self._request)
+        self._rows = PooledRows(ids, pooling)
+        self._stream = loop.submit(self._rows.request(label))
         self.is_over = False
 
     @property
@@ -95,9 +118,7 @@ class Embedding:
     def advance(self) -> None:
         """Takes the next event, waiting for it. Raises the step's error where it failed."""
         event = next(self._stream)
-        if isinstance(event, HiddenRows):
-            for row in event.rows:
-                self._sum = row.astype(np.float64) if self._sum is None else self._sum + row
+        self._rows.take(event)
         self.is_over = isinstance(event, Finished)
 
     def close(self) -> None:
@@ -106,11 +127,7 @@ class Embedding:
 
     def vector(self, normalize: bool) -> Vector:
         """(dim,), once it is over; of length 1 with `normalize`."""
-        if self._sum is None:
-            raise RuntimeError("the embedding is not complete")
-        mean = self._sum / self._num_rows
-        length = float(np.sqrt(np.square(mean).sum()))
-        return np.asarray(mean / length if normalize and length > 0 else mean, np.float32)
+        return self._rows.vector(normalize)
 
 
 def _template_end(files: ModelFiles) -> tuple[int, ...]:

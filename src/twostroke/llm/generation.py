@@ -9,9 +9,8 @@ from twostroke.engine.ledger import RequestSummary
 from twostroke.engine.loop import EngineLoop
 from twostroke.engine.request import FinishReason, Request, TokenScore
 from twostroke.llm import results
+from twostroke.llm.answer_text import AnswerText
 from twostroke.llm.paging import PagingWatch
-from twostroke.llm.stop import StopStrings
-from twostroke.text.detokenizer import Detokenizer
 from twostroke.text.tokenizer import Tokenizer
 
 
@@ -25,11 +24,8 @@ class Generation:
     def __init__(self, loop: EngineLoop, request: Request, tokenizer: Tokenizer, stops: tuple[str, ...] = ()) -> None:
         self._loop = loop
         self._request = request
-        self._tokenizer = tokenizer
-        self._detokenizer = Detokenizer(tokenizer)
-        self._stops = StopStrings(stops)
+        self._answer = AnswerText(tokenizer, stops)
         self._text: list[str] = []
-        self._tokens: list[NewToken] = []
         self._paging = PagingWatch()
         self._is_cancelled = False
         self._summary: RequestSummary | None = None
@@ -51,10 +47,10 @@ class Generation:
         if self._summary is None:
             raise RuntimeError("the answer is not complete yet")
         has_logprobs = self._request.params.sampling.num_logprobs >= 0
-        scores = tuple(TokenScore(t.token_id, t.logprob or 0.0, t.alternatives) for t in self._tokens)
+        scores = tuple(TokenScore(t.token_id, t.logprob or 0.0, t.alternatives) for t in self._answer.tokens)
         return results.Completion(
             text="".join(self._text),
-            token_ids=tuple(token.token_id for token in self._tokens),
+            token_ids=tuple(token.token_id for token in self._answer.tokens),
             logprobs=scores if has_logprobs else None,
             finish_reason=self._finish_reason(),
             prompt_tokens=self._request.num_prompt,
@@ -94,23 +90,19 @@ class Generation:
         self.close()
 
     def _take(self, event: Event) -> str:
-        piece, was_stopped = "", self._stops.is_stopped
+        piece, was_stopped = "", self._answer.is_stopped
         if isinstance(event, Finished):
             self._summary = event.summary
-            if not was_stopped:
-                piece = self._stops.push(self._detokenizer.flush())
-                piece += self._stops.flush()
-        elif isinstance(event, NewToken) and not was_stopped:  # some come after a stop string, until the engine knows
-            self._tokens.append(event)
+            piece = self._answer.flush()
+        elif isinstance(event, NewToken) and not was_stopped:  # some come until the engine knows
             self._paging.token()
-            if event.token_id < self._tokenizer.vocab_size:  # rows above are padding of the embedding table
-                piece = self._stops.push(self._detokenizer.push(event.token_id))
-            if self._stops.is_stopped:
+            piece = self._answer.push(event)
+            if self._answer.is_stopped:
                 self._stream.close()
         self._text.append(piece)
         return piece
 
     def _finish_reason(self) -> results.FinishReason:
-        if self._stops.is_stopped or self._request.finish_reason is FinishReason.STOP:
+        if self._answer.is_stopped or self._request.finish_reason is FinishReason.STOP:
             return "stop"
         return "length" if self._request.finish_reason is FinishReason.LENGTH else "cancelled"

@@ -1,7 +1,6 @@
 """LLM: one loaded model for any number of threads. Owns the way from texts, messages and ids to requests, and back."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from time import perf_counter
@@ -12,17 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from twostroke.engine.account import PhaseTotals
-from twostroke.engine.config import EngineConfig
-from twostroke.engine.engine import Engine
-from twostroke.engine.loop import EngineLoop
 from twostroke.engine.request import GenerationParams, Request
 from twostroke.errors import InvalidRequestError, TwostrokeError
 from twostroke.llm.config import LLMConfig, SamplingParams
 from twostroke.llm.embedding import Embedding, EmbeddingSettings
 from twostroke.llm.generation import Generation
-from twostroke.llm.loading import Loaded, load
+from twostroke.llm.loading import load
 from twostroke.llm.memory import MemoryPlan
 from twostroke.llm.results import Completion, Message, Prompt, Score
+from twostroke.llm.running import Running
 from twostroke.llm.sampling import SamplingDefaults
 from twostroke.llm.together import run_together
 from twostroke.models.config import ModelConfig
@@ -32,15 +29,6 @@ from twostroke.text.chat_encoder import ChatPrompt
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.weights.aliases import DEFAULT_MODEL
 from twostroke.weights.fetch import ProgressCallback
-
-
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """What is given up on closing."""
-
-    loaded: Loaded
-    engine: Engine
-    loop: EngineLoop
 
 
 class LLM:
@@ -66,7 +54,7 @@ class LLM:
         """
         started = perf_counter()
         self.config = LLMConfig.of(model=str(model), **options)
-        self._running: _Running | None = _run(load(self.config, progress or (lambda _: None)), self.config)
+        self._running: Running | None = Running.of(load(self.config, progress or (lambda _: None)), self.config)
         self._labels = count()
         self.load_seconds = perf_counter() - started
 
@@ -109,12 +97,13 @@ class LLM:
         generation = self._start(self.render(messages).ids, params)
         return generation if stream else _finish([generation])[0]
 
-    def render(self, messages: Sequence[Message]) -> ChatPrompt:
-        """The prompt that `chat` makes of messages: text and ids. Raises ChatTemplateError, InvalidRequestError."""
-        encoder = self._open.loaded.encoder
+    def render(self, messages: Sequence[Message], **options: Any) -> ChatPrompt:
+        """The prompt that `chat` makes of messages: text and ids. `options` are those of `ChatEncoder.encode`, the
+        template's own variables among them. Raises ChatTemplateError, InvalidRequestError."""
+        encoder = self.running.loaded.encoder
         if isinstance(encoder, TwostrokeError):
             raise encoder
-        return encoder.encode(messages)
+        return encoder.encode(messages, **options)
 
     def score(self, text: Prompt, phase: Literal["prefill", "decode"] | Phase = Phase.PREFILL) -> Score:
         """How likely the model finds a text of at least two tokens, each token given those before it.
@@ -132,7 +121,7 @@ class LLM:
             request = Request(str(next(self._labels)), ids, GenerationParams(max_tokens=0, prompt_logprobs=True))
         else:
             request = Request(str(next(self._labels)), ids[:1], GenerationParams(max_tokens=0), forced_ids=ids[1:])
-        with self._open.loop.submit(request) as stream:
+        with self.running.loop.submit(request) as stream:
             for _ in stream:
                 pass
         return Score(tuple(ids), tuple(score.logprob for score in request.scores), Phase(phase))
@@ -152,19 +141,19 @@ class LLM:
         ids = [[*self._ids(text), *(settings.end_ids if isinstance(text, str) else ())] for text in prompts]
         if not all(ids):
             raise InvalidRequestError(f"text {ids.index([])} to embed has no tokens")
-        done = run_together(Embedding(self._open.loop, str(next(self._labels)), own, kind) for own in ids)
+        done = run_together(Embedding(self.running.loop, str(next(self._labels)), own, kind) for own in ids)
         unit = settings.normalize if normalize is None else normalize
         vectors = [embedding.vector(unit) for embedding in done]
         return np.stack(vectors) if vectors else np.empty((0, self.model_config.dim), np.float32)
 
     def totals(self, phase: Phase) -> PhaseTotals:
         """What ran in a phase since the model was loaded, all requests together."""
-        return self._open.engine.ledger.summary(phase)
+        return self.running.engine.ledger.summary(phase)
 
     def probe_weights(self, seconds: float) -> float:
         """Bytes per second at which this machine reads the model's weights; takes about `seconds`, between steps."""
-        with self._open.loop.paused():
-            return self._open.loaded.executor.probe_weights(seconds)
+        with self.running.loop.paused():
+            return self.running.loaded.executor.probe_weights(seconds)
 
     def close(self) -> None:
         """Gives the memory back once answers that still run have ended. The object is of no use afterwards."""
@@ -181,91 +170,87 @@ class LLM:
     @property
     def path(self) -> Path:
         """The model's file or directory."""
-        return self._open.loaded.path
+        return self.running.loaded.path
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What was decided where the model's files contradict themselves."""
-        return self._open.loaded.warnings
+        return self.running.loaded.warnings
 
     @property
     def tokenizer(self) -> Tokenizer:
-        return self._open.loaded.tokenizer
+        return self.running.loaded.tokenizer
 
     @property
     def model_config(self) -> ModelConfig:
-        return self._open.loaded.model
+        return self.running.loaded.model
 
     @property
     def context(self) -> int:
         """Tokens of a request at most, prompt and answer together."""
-        return self._open.loaded.context
+        return self.running.loaded.context
 
     @property
     def defaults(self) -> SamplingDefaults:
         """What is used where a sampling keyword is not given."""
-        return self._open.loaded.defaults
+        return self.running.loaded.defaults
 
     @property
     def embedding(self) -> EmbeddingSettings:
         """What the model says about its embeddings."""
-        return self._open.loaded.embedding
+        return self.running.loaded.embedding
 
     @property
     def threads(self) -> ThreadChoice:
         """The threads that compute, and why so many."""
-        return self._open.loaded.threads
+        return self.running.loaded.threads
 
     @property
     def isa(self) -> str:
         """The instruction set in use."""
-        return self._open.loaded.executor.isa
+        return self.running.loaded.executor.isa
 
     @property
     def memory(self) -> MemoryPlan:
         """The sum that was checked before loading."""
-        return self._open.loaded.memory
+        return self.running.loaded.memory
 
     @property
     def weight_bytes(self) -> int:
         """Bytes of packed weights in memory."""
-        return self._open.loaded.executor.weight_bytes
+        return self.running.loaded.executor.weight_bytes
 
     @property
-    def _open(self) -> "_Running":
+    def running(self) -> Running:
+        """The engine and what it runs, for a server. Raises RuntimeError once closed."""
         if self._running is None:
             raise RuntimeError("the LLM is closed")
         return self._running
 
-    def _start(self, ids: Sequence[int], params: SamplingParams) -> Generation:
-        opened = self._open
+    def request(
+        self, ids: Sequence[int], params: SamplingParams, *, choice: int = 0, prompt_logprobs: bool = False
+    ) -> Request:
+        """What `generate` submits to the engine. Answers of one seed differ by `choice`.
+
+        Raises InvalidRequestError where the model is loaded for embeddings only.
+        """
         if self.config.embed_only:
             raise InvalidRequestError("the model is loaded for embeddings only")
+        loaded = self.running.loaded
         generation = GenerationParams(
             max_tokens=params.max_tokens,
-            stop_ids=opened.loaded.tokenizer.eos_ids,
+            stop_ids=loaded.tokenizer.eos_ids,
             ignore_eos=params.ignore_eos,
-            sampling=opened.loaded.defaults.resolve(params),
+            sampling=loaded.defaults.resolve(params, choice),
+            prompt_logprobs=prompt_logprobs,
         )
-        request = Request(str(next(self._labels)), ids, generation)
-        return Generation(opened.loop, request, opened.loaded.tokenizer, params.stop)
+        return Request(str(next(self._labels)), ids, generation)
+
+    def _start(self, ids: Sequence[int], params: SamplingParams) -> Generation:
+        return Generation(self.running.loop, self.request(ids, params), self.tokenizer, params.stop)
 
     def _ids(self, prompt: Prompt) -> Sequence[int]:
         return self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
-
-
-def _run(loaded: Loaded, config: LLMConfig) -> _Running:
-    engine = Engine(
-        loaded.executor,
-        EngineConfig(
-            vocab_size=loaded.model.vocab_size,
-            context_length=loaded.context,
-            max_step_tokens=config.max_step_tokens,
-            max_chunk_tokens=config.max_step_tokens,
-            max_running=config.max_batch,
-        ),
-    )
-    return _Running(loaded, engine, EngineLoop(engine))
 
 
 def _is_one(prompts: Prompt | Sequence[Prompt]) -> bool:

@@ -58,8 +58,9 @@ class SamplingDefaults:
         """Names and values."""
         return [(field.name, getattr(self, field.name)) for field in fields(self)]
 
-    def resolve(self, params: SamplingParams) -> Sampling:
-        """What the engine needs; ranges are checked there. A seed that was not given is drawn here."""
+    def resolve(self, params: SamplingParams, choice: int = 0) -> Sampling:
+        """What the engine needs; ranges are checked there. A seed that was not given is drawn here. `choice` makes
+        several draws of one seed."""
         values: dict[str, Any] = {}
         for field in fields(self):
             given = getattr(params, field.name)
@@ -68,6 +69,7 @@ class SamplingDefaults:
             **values,
             logit_bias=tuple(params.logit_bias.items()),
             seed=secrets.randbits(_SEED_BITS) if params.seed is None else params.seed,
+            choice=choice,
             num_logprobs=-1 if params.logprobs is None else params.logprobs,
         )
 
