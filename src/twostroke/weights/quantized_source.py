@@ -105,18 +105,31 @@ class QuantizedSource:
 
     def _type_of(self, info: TensorInfo, kind: TensorType, has_output: bool) -> TensorType:
         """The type a tensor gets; a fallback is noted."""
-        if len(info.shape) < 2 or not info.name.endswith(".weight") or info.name.split(".")[-2] in _ROUTERS:
+        wanted = matrix_type(info.name, info.shape, kind, has_output)
+        if wanted is None:
             return info.type
-        is_output = info.name == ("output.weight" if has_output else "token_embd.weight")
-        wanted = TensorType.Q6_K if is_output and kind.bits_per_weight < TensorType.Q6_K.bits_per_weight else kind
-        row, found = info.shape[-1], wanted
-        if row % found.block_size:
-            found = _FALLBACKS.get(found, TensorType.F16)
-        if row % found.block_size:
-            found = TensorType.F16
+        row = info.shape[-1]
+        found = whole_blocks(wanted, row)
         if found != wanted:
             self.fallbacks.append(Fallback(info.name, row, found))
         return found
+
+
+def matrix_type(name: str, shape: tuple[int, ...], kind: TensorType, has_output: bool) -> TensorType | None:
+    """The type a tensor gets in a model of type `kind`, whatever its rows; None where it stays as it is.
+
+    `has_output` tells whether the logits come from an output matrix, not from the embedding.
+    """
+    if len(shape) < 2 or not name.endswith(".weight") or name.split(".")[-2] in _ROUTERS:
+        return None
+    is_output = name == ("output.weight" if has_output else "token_embd.weight")
+    return TensorType.Q6_K if is_output and kind.bits_per_weight < TensorType.Q6_K.bits_per_weight else kind
+
+
+def whole_blocks(wanted: TensorType, row: int) -> TensorType:
+    """`wanted`, or where rows of `row` values are not whole blocks of it, a type of which they are."""
+    found = _FALLBACKS.get(wanted, TensorType.F16) if row % wanted.block_size else wanted
+    return TensorType.F16 if row % found.block_size else found
 
 
 def write_quantized(
