@@ -82,5 +82,5 @@ def test_names_and_aliases_are_of_one_format_each() -> None:
 
 
 def test_the_nearest_formats_are_suggested() -> None:
-    with pytest.raises(ConfigError, match="no weight format 'q4_k_n'; nearest: .*q4_k_m"):
+    with pytest.raises(ConfigError, match=r"no weight format 'q4_k_n'; nearest: .*q4_k_m"):
         find_format("q4_k_n")
