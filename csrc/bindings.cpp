@@ -151,6 +151,18 @@ double step(Executor& executor, const StepArrays& arrays, Out<int32_t> token_ids
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// Packs whole blocks of a file's type. The caller has checked that values are finite and within the type's range.
+void quantize(const std::string& isa, int type, In<float> values, Out<uint8_t> blocks) {
+    const auto kind = static_cast<TensorType>(type);
+    const auto count = static_cast<int64_t>(values.size()) / columns_per_block(kind);
+    require(count * columns_per_block(kind) == static_cast<int64_t>(values.size()) &&
+                static_cast<size_t>(count) * bytes_per_block(kind) == blocks.size(),
+            std::to_string(values.size()) + " values do not fill " + std::to_string(blocks.size()) + " bytes of blocks");
+    const Kernels& kernels = kernels_for(isa);
+    nb::gil_scoped_release release;
+    kernels.quantize_blocks(kind, values.data(), count, blocks.data());
+}
+
 }  // namespace
 }  // namespace twostroke
 
@@ -174,6 +186,8 @@ NB_MODULE(_core, m) {
           nb::call_guard<nb::gil_scoped_release>());
     m.def("probe_flops", &probe_flops, "isa"_a, "num_threads"_a, "kind"_a, "seconds"_a,
           nb::call_guard<nb::gil_scoped_release>());
+
+    m.def("quantize", &quantize, "isa"_a, "tensor_type"_a, "values"_a, "blocks"_a);
 
     nb::class_<StepArrays>(m, "StepArrays");
 

@@ -47,6 +47,13 @@ inline uint16_t f32_to_f16_saturated(float value) {
     return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
 }
 
+// Beyond the largest finite float16 the value becomes infinite.
+inline uint16_t f32_to_f16(float value) {
+    const uint32_t bits = float_to_bits(value), magnitude = bits & 0x7fffffffu;
+    if (magnitude >= 0x477ff000u && magnitude <= 0x7f800000u) return static_cast<uint16_t>(((bits >> 16) & 0x8000u) | 0x7c00u);
+    return f32_to_f16_saturated(value);
+}
+
 inline float bf16_to_f32(uint16_t value) { return bits_to_float(static_cast<uint32_t>(value) << 16); }
 
 inline uint16_t f32_to_bf16(float value) {

@@ -152,6 +152,7 @@ struct Kernels {
     void (*finish)(float* out, const float* total, int head_dim);  // out = acc / sum
     void (*elementwise)(const ElementwiseArgs&);
     void (*accumulate)(float* out, const float* x, float share, int64_t n);  // out += share * x
+    void (*quantize_blocks)(TensorType, const float* values, int64_t blocks, uint8_t* out);  // a file's blocks
     int64_t (*argmax)(const float* x, int64_t n);  // the lowest index of the largest; -1 of NaN or +infinity
     float (*sum_exp)(const float* x, int64_t n, float offset, float scale);  // sum of exp((x - offset) * scale)
     // Probes: bytes read (the sum is returned so that reads are kept), and FLOPs done in `rounds` of register work.

@@ -8,6 +8,7 @@
 #include "../kernels/codebooks.h"
 #include "../kernels/linear.h"
 #include "../kernels/attention.h"
+#include "../kernels/quantize.h"
 #include "../kernels/probe.h"
 #include "../kernels/table.h"
 

@@ -16,6 +16,7 @@ static Kernels make_table(const char* name) {
     k.finish = finish;
     k.elementwise = elementwise;
     k.accumulate = accumulate;
+    k.quantize_blocks = quantize_blocks;
     k.argmax = argmax;
     k.sum_exp = sum_exp;
     k.probe_read = probe_read;

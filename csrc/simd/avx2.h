@@ -58,6 +58,10 @@ TS_INLINE F32x16 f_zero_below(F32x16 v, F32x16 x, F32x16 limit) {
     return {_mm256_and_ps(v.a, _mm256_cmp_ps(x.a, limit.a, _CMP_NLT_UQ)),
             _mm256_and_ps(v.b, _mm256_cmp_ps(x.b, limit.b, _CMP_NLT_UQ))};
 }
+TS_INLINE F32x16 f_where_less(F32x16 x, F32x16 y, F32x16 a, F32x16 b) {
+    return {_mm256_blendv_ps(b.a, a.a, _mm256_cmp_ps(x.a, y.a, _CMP_LT_OQ)),
+            _mm256_blendv_ps(b.b, a.b, _mm256_cmp_ps(x.b, y.b, _CMP_LT_OQ))};
+}
 TS_INLINE float f_sum(F32x16 x) {
     const __m256 h8 = _mm256_add_ps(x.a, x.b);
     const __m128 h4 = _mm_add_ps(_mm256_castps256_ps128(h8), _mm256_extractf128_ps(h8, 1));

@@ -40,6 +40,9 @@ TS_INLINE F32x16 f_keep(F32x16 a, int n, F32x16 fill) { return _mm512_mask_blend
 TS_INLINE F32x16 f_zero_below(F32x16 a, F32x16 x, F32x16 limit) {
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, limit, _CMP_NLT_UQ), a);
 }
+TS_INLINE F32x16 f_where_less(F32x16 x, F32x16 y, F32x16 a, F32x16 b) {
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, y, _CMP_LT_OQ), b, a);
+}
 TS_INLINE float f_sum(F32x16 a) {
     const __m256 h8 = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
     const __m128 h4 = _mm_add_ps(_mm256_castps256_ps128(h8), _mm256_extractf128_ps(h8, 1));

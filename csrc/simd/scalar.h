@@ -45,6 +45,11 @@ TS_INLINE F32x16 f_zero_below(F32x16 a, F32x16 x, F32x16 limit) {
     TS_EACH if (x.v[i] < limit.v[i]) a.v[i] = 0.0f;
     return a;
 }
+// a where x < y, else b.
+TS_INLINE F32x16 f_where_less(F32x16 x, F32x16 y, F32x16 a, F32x16 b) {
+    TS_EACH if (x.v[i] < y.v[i]) b.v[i] = a.v[i];
+    return b;
+}
 // Sums and maxima fold halves: 16, 8, 4, 2, 1.
 TS_INLINE float f_sum(F32x16 a) {
     for (int half = 8; half > 0; half /= 2)

@@ -18,6 +18,8 @@ from twostroke.cli.stored_model import StoredTensor
 from twostroke.cli.tensor_report import TypeShare, mix_text, type_shares
 from twostroke.errors import InvalidRequestError, UnsupportedModelError
 from twostroke.llm.config import WEIGHT_NAMES
+from twostroke.native.quantize import quantize_natively
+from twostroke.native.threads import choose_threads
 from twostroke.weights.fetch import ensure
 from twostroke.weights.gguf import GGUFFile
 from twostroke.weights.quantized_source import Fallback, QuantizedSource, write_quantized
@@ -93,7 +95,7 @@ def command(model: str, out: Path, kind: str, force: bool, as_json: bool) -> Non
 
 def _write(path: Path, out: Path, kind: TensorType) -> QuantizeReport:
     with GGUFFile.open(path) as file:
-        source = QuantizedSource(file, kind)
+        source = QuantizedSource(file, kind, pack=quantize_natively, num_threads=choose_threads(None).num_threads)
         total = sum(info.num_values for info in source.tensors.values())
         with click.progressbar(length=total, label=f"quantising to {kind.name}", file=sys.stderr) as bar:
             write_quantized(source, file.metadata, out, kind, lambda info: bar.update(info.num_values))

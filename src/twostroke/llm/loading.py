@@ -62,7 +62,7 @@ def load(config: LLMConfig, progress: ProgressCallback) -> Loaded:
     with closing(model.source), ThreadPoolExecutor(1) as background:
         context = _context(config, model.config)
         program = fuse(model.program)
-        source, warnings = _weights(model, config)
+        source, warnings = _weights(model, config, threads.num_threads)
         memory = plan_memory(
             program,
             source,
@@ -84,13 +84,15 @@ def load(config: LLMConfig, progress: ProgressCallback) -> Loaded:
     )
 
 
-def _weights(model: Model, config: LLMConfig) -> tuple[WeightSource, tuple[str, ...]]:
+def _weights(model: Model, config: LLMConfig, num_threads: int) -> tuple[WeightSource, tuple[str, ...]]:
     """The weights as they are to be packed, and what there is to say about the model."""
     if config.weights is None:
         return model.source, model.warnings
-    from twostroke.weights.quantized_source import QuantizedSource  # the quantisers, which most runs do without
+    from twostroke.native.quantize import quantize_natively  # the quantisers, which most runs do without
+    from twostroke.weights.quantized_source import QuantizedSource
 
-    source = QuantizedSource(model.source, TensorType[config.weights.upper()])
+    kind = TensorType[config.weights.upper()]
+    source = QuantizedSource(model.source, kind, pack=quantize_natively, num_threads=num_threads)
     others = Counter(fallback.type.name for fallback in source.fallbacks if fallback.name in model.program.weights)
     if not others:
         return source, model.warnings

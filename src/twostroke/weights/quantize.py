@@ -10,7 +10,7 @@ import numpy as np
 
 from twostroke.errors import UnsupportedModelError
 from twostroke.weights.bit_fields import Bytes, Floats, merge_planes
-from twostroke.weights.scale_search import Search, affine, symmetric, to_steps
+from twostroke.weights.scale_search import Search, affine, folded_sum, symmetric, to_steps
 from twostroke.weights.tensor_types import TensorType
 
 # Values are quantised this many at a time, so that the search works in a cache.
@@ -30,23 +30,27 @@ def quantize(values: Floats, tensor_type: TensorType) -> Bytes:
     Raises UnsupportedModelError for a type without a quantiser, ValueError for rows that are not whole blocks and for
     values that are not finite or beyond the type's float16 scales.
     """
-    pack = _QUANTIZE.get(tensor_type)
-    if pack is None:
+    rows = whole_blocks(values, tensor_type)
+    packed = np.empty((len(rows), tensor_type.block_bytes), np.uint8)
+    step = max(1, _VALUES_AT_ONCE // tensor_type.block_size)
+    for first in range(0, len(rows), step):
+        packed[first : first + step] = _QUANTIZE[tensor_type](rows[first : first + step])
+    return packed.ravel()
+
+
+def whole_blocks(values: Floats, tensor_type: TensorType) -> Floats:
+    """The values a block a row, (num_blocks, block_size), once it is sure that `quantize` can pack them; its errors."""
+    if tensor_type not in _QUANTIZE:
         known = ", ".join(kind.name for kind in _QUANTIZE)
         raise UnsupportedModelError(f"no quantiser for {tensor_type.name}; these are: {known}")
     size = tensor_type.block_size
     if values.shape[-1] % size:
         raise ValueError(f"rows of {values.shape[-1]} values are not whole {tensor_type.name} blocks of {size}")
     rows = np.ascontiguousarray(values, np.float32).reshape(-1, size)
-    packed = np.empty((len(rows), tensor_type.block_bytes), np.uint8)
-    step = max(1, _VALUES_AT_ONCE // size)
     largest = np.finfo(np.float32 if tensor_type in _WIDE else np.float16).max
-    for first in range(0, len(rows), step):
-        blocks = rows[first : first + step]
-        if not np.abs(blocks).max(initial=0) <= largest:
-            raise ValueError(f"values that are not finite or over {largest:g} cannot be {tensor_type.name}")
-        packed[first : first + step] = pack(blocks)
-    return packed.ravel()
+    if rows.size and not (rows.max() <= largest and rows.min() >= -largest):  # nor where there is a NaN
+        raise ValueError(f"values that are not finite or over {largest:g} cannot be {tensor_type.name}")
+    return rows
 
 
 def _f32(blocks: Floats) -> Bytes:
@@ -125,7 +129,7 @@ def _unbiased(blocks: Floats, levels: int) -> tuple[Bytes, Bytes]:
     """
     scale = symmetric(blocks, levels, np.ones_like(blocks))
     steps = to_steps(blocks, scale, -levels, levels - 1)
-    square, product_sum = ((blocks * other).sum(axis=1, keepdims=True) for other in (blocks, steps))
+    square, product_sum = folded_sum(blocks * blocks), folded_sum(blocks * steps)
     scale = np.divide(square, product_sum, out=np.zeros_like(square), where=product_sum != 0)
     return _halves(scale), (steps + np.float32(levels)).astype(np.uint8)
 
@@ -133,9 +137,9 @@ def _unbiased(blocks: Floats, levels: int) -> tuple[Bytes, Bytes]:
 def _affine_super_blocks(blocks: Floats, top: int) -> tuple[Bytes, Bytes]:
     """The 16 bytes of scales of Q4_K and Q5_K, and the steps, (num_blocks, 256)."""
     values = blocks.reshape(-1, 32)
-    weights = np.sqrt((values * values).mean(axis=1, keepdims=True)) + np.abs(values)
+    weights = np.sqrt(folded_sum(values * values) / np.float32(32)) + np.abs(values)
     scales, minimums = affine(values, top, weights, at_most_zero=True)
-    scales, minimums = scales.reshape(-1, 8), -minimums.reshape(-1, 8)
+    scales, minimums = scales.reshape(-1, 8), np.float32(0) - minimums.reshape(-1, 8)  # no zero with a sign
     scale = _as_half(scales.max(axis=1, keepdims=True) / np.float32(63))
     scale_of_minimums = _as_half(minimums.max(axis=1, keepdims=True) / np.float32(63))
     small, small_minimums = to_steps(scales, scale, 0, 63), to_steps(minimums, scale_of_minimums, 0, 63)

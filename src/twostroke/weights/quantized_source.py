@@ -6,6 +6,7 @@ back to a type with smaller blocks, as GGML's tool has it, and is named in `fall
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twostroke.errors import ModelFileError, UnsupportedModelError
+from twostroke.weights.bit_fields import Bytes, Floats
 from twostroke.weights.dequantize import dequantize
 from twostroke.weights.gguf_header import MetadataValue
 from twostroke.weights.gguf_writer import write_gguf
@@ -22,8 +24,9 @@ from twostroke.weights.tensor_types import TensorType
 
 _FALLBACKS = {TensorType.Q4_K: TensorType.Q5_0, TensorType.Q5_K: TensorType.Q5_1, TensorType.Q6_K: TensorType.Q8_0}
 _ROUTERS = ("ffn_gate_inp", "ffn_gate_inp_shexp")
-_VALUES_AT_ONCE = 1 << 22
+_VALUES_AT_ONCE = 1 << 20
 _QUANTIZATION_VERSION = 2
+Quantizer = Callable[[Floats, TensorType], Bytes]
 # The number of a file's main type in `general.file_type`. Source: llama.cpp's list of file types.
 _FILE_TYPES = {
     TensorType.F32: 0,
@@ -52,13 +55,17 @@ class Fallback:
 class QuantizedSource:
     """A `WeightSource` whose matrices have another type; each is quantised when `data` is called, whole rows at a time.
 
-    Raises UnsupportedModelError for a type that nothing is quantised to, or a tensor that cannot be unpacked.
+    `pack` does it, `quantize` or one with the same bits, on `num_threads` threads. Raises UnsupportedModelError for a
+    type that nothing is quantised to, or a tensor that cannot be unpacked.
     """
 
-    def __init__(self, source: WeightSource, kind: TensorType) -> None:
+    def __init__(
+        self, source: WeightSource, kind: TensorType, *, pack: Quantizer = quantize, num_threads: int = 1
+    ) -> None:
         if not quantizable(kind):
             raise UnsupportedModelError(f"weights cannot be quantised to {kind.name}")
         self._source = source
+        self._pack, self._num_threads = pack, num_threads
         self.fallbacks: list[Fallback] = []
         self.tensors: dict[str, TensorInfo] = {}
         has_output = "output.weight" in source.names
@@ -90,13 +97,18 @@ class QuantizedSource:
         rows = data.reshape(-1, have.type.row_bytes(cols))
         packed = np.empty((len(rows), wanted.type.row_bytes(cols)), np.uint8)
         step = max(1, _VALUES_AT_ONCE // cols)
-        for first in range(0, len(rows), step):
+
+        def requantize(first: int) -> None:
             part = rows[first : first + step]
             values = dequantize(part.ravel(), have.type, (len(part), cols))
-            try:
-                packed[first : first + step] = quantize(values, wanted.type).reshape(len(part), -1)
-            except ValueError as error:
-                raise ModelFileError(f"tensor {name!r}: {error}") from None
+            packed[first : first + step] = self._pack(values, wanted.type).reshape(len(part), -1)
+
+        try:
+            with ThreadPoolExecutor(self._num_threads) as threads:
+                for _ in threads.map(requantize, range(0, len(rows), step)):
+                    pass
+        except ValueError as error:
+            raise ModelFileError(f"tensor {name!r}: {error}") from None
         return packed.ravel()
 
     def release(self, name: str) -> None:

@@ -27,7 +27,7 @@ def symmetric(values: Floats, levels: int, weights: Floats) -> Floats:
     for k in range(-_SYMMETRIC_CANDIDATES, _SYMMETRIC_CANDIDATES + 1):
         steps = to_steps(values, largest / np.float32(-levels - _STRIDE * k), -levels, levels - 1)
         weighted = weights * steps
-        scale = _quotient(_sum(weighted * values), _sum(weighted * steps))
+        scale = _quotient(folded_sum(weighted * values), folded_sum(weighted * steps))
         search.consider(scale, np.zeros_like(scale), -levels, levels - 1)
     return search.scale
 
@@ -73,7 +73,7 @@ class Search:
     def consider(self, scale: Floats, minimum: Floats, lowest: int, highest: int) -> None:
         """Keep these where their nearest steps have a smaller error."""
         steps = to_steps(self._values, scale, lowest, highest, minimum)
-        error = _sum(self._weights * (scale * steps + minimum - self._values) ** 2)
+        error = folded_sum(self._weights * (scale * steps + minimum - self._values) ** 2)
         better = error < self._error
         self._error = np.where(better, error, self._error)
         self.scale = np.where(better, scale, self.scale)
@@ -84,11 +84,11 @@ def _least_squares(
     values: Floats, weights: Floats, low: Floats, span: Floats, top: int
 ) -> Iterator[tuple[Floats, Floats]]:
     """For each candidate scale, the scale and minimum that suit its steps best."""
-    sum_w, sum_x = _sum(weights), _sum(weights * values)
+    sum_w, sum_x = folded_sum(weights), folded_sum(weights * values)
     for k in range(-_AFFINE_CANDIDATES, _AFFINE_CANDIDATES + 1):
         steps = to_steps(values, span / np.float32(top + _STRIDE * k), 0, top, low)
         weighted = weights * steps
-        sum_l, sum_ll, sum_xl = _sum(weighted), _sum(weighted * steps), _sum(weighted * values)
+        sum_l, sum_ll, sum_xl = folded_sum(weighted), folded_sum(weighted * steps), folded_sum(weighted * values)
         determinant = sum_w * sum_ll - sum_l * sum_l
         scale = _quotient(sum_w * sum_xl - sum_x * sum_l, determinant)
         minimum = _quotient(sum_ll * sum_x - sum_l * sum_xl, determinant)
@@ -103,6 +103,9 @@ def _rounded(values: Floats, dtype: ScaleType) -> Floats:
     return values.astype(dtype).astype(np.float32)
 
 
-def _sum(values: Floats) -> Floats:
-    total: Floats = values.sum(axis=1, keepdims=True)
-    return total
+def folded_sum(values: Floats) -> Floats:
+    """Sums of rows, (num_blocks, 1), halves folded onto each other: an order that any machine can keep."""
+    while values.shape[1] > 1:
+        half = values.shape[1] // 2
+        values = values[:, :half] + values[:, half:]
+    return values
