@@ -66,7 +66,7 @@ class Case:
         config = ExecutorConfig(threads, (blocks,) * groups, CONTEXT, **settings)
         return NativeExecutor(self.model.program, self.model.source, config)
 
-    def answers(self, executor: NativeExecutor, requests: list[Request], **settings: int) -> list[Answer]:
+    def answers(self, executor: NativeExecutor, requests: list[Request], **settings: Any) -> list[Answer]:
         """What an engine of its own gives; memory is filled with NaN before."""
         executor.poison()
         engine = Engine(executor, EngineConfig(self.model.config.vocab_size, CONTEXT, **settings))

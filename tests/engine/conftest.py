@@ -1,6 +1,7 @@
 """A fake executor whose text depends on every block id, phase and position, and engines made with it."""
 
 import zlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -185,18 +186,23 @@ class Bench:
         return [self.answers[request] for request in requests]
 
     def check_blocks(self) -> None:
-        """Every block is free or in the table of exactly one live request."""
-        queues = self.engine._scheduler.queues
+        """Every block is free or held by those whose table or prefix cache has it; unnamed ones by one alone."""
+        queues, prefix = self.engine._scheduler.queues, self.engine.cache.prefix
         assert not any(request.table.num_blocks for request in queues.waiting)
+        named = list(prefix._named.values()) if prefix else []
         for group, pool in enumerate(self.engine.cache.pools):
-            held = [i for r in queues.running for i in r.table.first(r.table.num_blocks)[group].tolist()]
-            assert len(held) == len(set(held)) == pool.num_blocks - pool.num_free
-            assert all(pool.num_holders(block_id) == 1 for block_id in held)
+            held = Counter(i for r in queues.running for i in r.table.first(r.table.num_blocks)[group].tolist())
+            kept = {block.block_ids[group]: block.num_users for block in named}
+            assert all(held[block_id] == num_users for block_id, num_users in kept.items())
+            assert all(count == 1 for block_id, count in held.items() if block_id not in kept)
+            assert len(held.keys() | kept.keys()) == pool.num_blocks - pool.num_free
+            assert all(pool.num_holders(i) == held[i] + (i in kept) for i in held.keys() | kept.keys())
 
 
 @pytest.fixture
 def make_bench() -> Callable[..., Bench]:
     def make(num_blocks: tuple[int, ...] = (256, 256), *, context: int = 2048, **settings: int) -> Bench:
+        settings.setdefault("prefix_cache", False)
         executor = FakeExecutor(num_blocks, step_tokens=settings.pop("executor_rows", 512))
         return Bench(executor, Engine(executor, EngineConfig(VOCAB_SIZE, context, **settings)))
 

@@ -7,13 +7,17 @@ from twostroke.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """Settings of an engine. Raises ConfigError where one is below 1.
+    """Settings of an engine. Raises ConfigError where a number is below 1.
 
     vocab_size        token ids are 0 .. vocab_size
     context_length    most tokens of a request, prompt and answer together
     max_step_tokens   most rows of a step, all requests together; the executor's own limit applies too
     max_chunk_tokens  most rows of one request in a step
     max_running       most requests that hold blocks at a time
+    prefix_cache      full blocks are kept for later requests that begin alike
+    reuse_generated   blocks of generated rows may begin a later prompt. They have the numerics of decode, so that
+                      answers then depend on what was asked before
+    model_id          what keys and values depend on beside the tokens: the model's files, the type of the cache
     """
 
     vocab_size: int
@@ -21,8 +25,12 @@ class EngineConfig:
     max_step_tokens: int = 512
     max_chunk_tokens: int = 512
     max_running: int = 64
+    prefix_cache: bool = True
+    reuse_generated: bool = False
+    model_id: str = ""
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if getattr(self, field.name) < 1:
-                raise ConfigError(f"{field.name} must be at least 1, not {getattr(self, field.name)}")
+            value = getattr(self, field.name)
+            if type(value) is int and value < 1:
+                raise ConfigError(f"{field.name} must be at least 1, not {value}")

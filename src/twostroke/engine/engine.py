@@ -12,6 +12,7 @@ from twostroke.engine.request import FinishReason, Request, State
 from twostroke.engine.scheduler import Scheduler
 from twostroke.engine.validation import check_request, resolve_max_tokens
 from twostroke.kvcache.cache import KVCache
+from twostroke.kvcache.chain import BlockChain
 from twostroke.native.batch import FloatArray, StepResult
 
 
@@ -20,7 +21,7 @@ class Engine:
 
     def __init__(self, executor: Executor, config: EngineConfig) -> None:
         self.config = config
-        self.cache = KVCache(executor.block_tokens, executor.num_blocks)
+        self.cache = KVCache(executor.block_tokens, executor.num_blocks, prefix_cache=config.prefix_cache)
         self.ledger = Ledger(executor.cost)
         self._executor = executor
         step_tokens = min(config.max_step_tokens, executor.max_step_tokens)
@@ -53,7 +54,9 @@ class Engine:
         if request.constraint is not None:
             request.mask = new_mask(self.config.vocab_size)
         known = len(request.prompt_ids) + len(request.forced_ids)
-        request.accept(max_tokens, self.cache.new_table(known + max_tokens), perf_counter())
+        scope = (self.config.model_id, request.cache_salt)
+        chain = BlockChain(self.cache.block_tokens, scope, all_prompt=self.config.reuse_generated)
+        request.accept(max_tokens, self.cache.new_table(known + max_tokens), chain, perf_counter())
 
     def submit(self, request: Request) -> None:
         """Queues a request, preparing it first if that was not done. Raises what `prepare` raises."""

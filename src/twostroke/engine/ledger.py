@@ -24,6 +24,7 @@ from twostroke.program.phase import Phase
 class RequestSummary:
     """One request's account. Times in seconds; None where the event did not happen.
 
+    cached_tokens  prompt tokens that the prefix cache had when the request first ran
     queue_s  from submission to the first step that had it; total_s to its end
     ttft_s   from submission to the first new token
     tpot_s   mean time between tokens after the first; None with fewer than two tokens
@@ -32,6 +33,7 @@ class RequestSummary:
 
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int
     num_preemptions: int
     queue_s: float | None
     ttft_s: float | None
@@ -89,6 +91,7 @@ class Ledger:
         return RequestSummary(
             prompt_tokens=request.num_prompt,
             completion_tokens=count,
+            cached_tokens=request.num_cached,
             num_preemptions=request.num_preemptions,
             queue_s=None if account.scheduled_at is None else account.scheduled_at - since,
             ttft_s=None if first is None else first - since,

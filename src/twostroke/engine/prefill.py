@@ -1,8 +1,12 @@
 """Prefill policy: admission by free blocks, and chunks of what is known but not computed under the step's budget."""
 
+import logging
+
 from twostroke.engine.plan import Chunk, next_chunk
 from twostroke.engine.queues import Queues
 from twostroke.engine.request import Request
+
+_logger = logging.getLogger(__name__)
 
 
 def prefill_chunks(queues: Queues, budget: int, max_chunk: int, max_running: int) -> list[Chunk]:
@@ -27,13 +31,24 @@ def prefill_chunks(queues: Queues, budget: int, max_chunk: int, max_running: int
 def _admit(queues: Queues) -> Request | None:
     """The first in the queue, running with the blocks of all its known tokens; None where those are not free.
 
+    It begins with what the cache has of it, up to the first row whose output is wanted: that one is always computed.
     Nobody overtakes the first. A block is left for each running request to grow into, lest the newcomer be preempted
     at once.
     """
     if not queues.waiting:
         return None
     request, cache = queues.waiting[0], queues.cache
-    needed = cache.blocks_for(request.num_tokens)
-    if queues.running and needed + len(queues.running) > cache.num_free:
+    match = cache.match(request.chain.keys[: request.num_reusable // cache.block_tokens])
+    needed = cache.blocks_for(request.num_tokens) - len(match.blocks)
+    spare = len(queues.running)
+    if needed + spare > cache.num_free - match.num_idle:
         return None
-    return queues.admit_first() if cache.grow(request.table, request.num_tokens) else None
+    cache.attach(request.table, match)
+    cache.grow(request.table, request.num_tokens)
+    _log_reuse(request, len(match.blocks) * cache.block_tokens, match.miss)
+    return queues.admit_first()
+
+
+def _log_reuse(request: Request, num_reused: int, miss: str) -> None:
+    reason = miss or "the rest is computed for its outputs"
+    _logger.debug("request %s: %d of %d tokens cached; %s", request.id, num_reused, request.num_tokens, reason)

@@ -21,8 +21,11 @@ class Queues:
         yield from self.waiting
 
     def admit_first(self) -> Request:
-        """The first waiting request starts to run; its blocks have been taken."""
+        """The first waiting request starts to run; its blocks have been taken, the first of them computed before."""
         request = self.waiting.popleft()
+        request.num_computed = request.table.num_offered * self.cache.block_tokens
+        if not request.num_preemptions:
+            request.num_cached = request.num_computed
         request.state = State.PREFILL if request.next_phase is Phase.PREFILL else State.DECODE
         self.running.append(request)
         return request

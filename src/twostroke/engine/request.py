@@ -8,6 +8,7 @@ from enum import StrEnum
 import numpy as np
 
 from twostroke.engine.constraint import Constraint
+from twostroke.kvcache.chain import BlockChain
 from twostroke.kvcache.table import BlockTable
 from twostroke.native.batch import IntArray, Mask, Sampling
 from twostroke.program.phase import Phase
@@ -68,7 +69,7 @@ class Request:
 
     `forced_ids` are taken as if they had been generated: their rows are decode rows, each is scored, and generation
     goes on after them. To score a text as a prompt, ask for `prompt_logprobs` and 0 new tokens. A `constraint` says
-    which tokens each new one is chosen among.
+    which tokens each new one is chosen among. Blocks are shared only among requests of one `cache_salt`.
 
     Rows count the request's tokens: row r computes token r and, as output, token r + 1. Everything before
     `num_computed` is in the cache; outputs from `next_output` on are still wanted.
@@ -79,18 +80,21 @@ class Request:
     params: GenerationParams = field(default_factory=GenerationParams)
     forced_ids: Sequence[int] = ()
     constraint: Constraint | None = None
+    cache_salt: str = ""
 
     state: State = field(init=False, default=State.WAITING)
     finish_reason: FinishReason | None = field(init=False, default=None)
     error: BaseException | None = field(init=False, default=None)
     scores: list[TokenScore] = field(init=False, default_factory=list)
     num_preemptions: int = field(init=False, default=0)
+    num_cached: int = field(init=False, default=0)  # prompt tokens that were in the cache when it first ran
     submitted_at: float = field(init=False, default=math.nan)
     max_tokens: int = field(init=False, default=0)
     sampling: Sampling = field(init=False)
     tokens: IntArray = field(init=False)  # (most tokens it can get,); the first num_tokens are known
     mask: Mask | None = field(init=False, default=None)  # tokens that the constraint allows next
     table: BlockTable = field(init=False)
+    chain: BlockChain = field(init=False)  # names of its full blocks
     num_prompt: int = field(init=False)
     num_forced: int = field(init=False)
     num_tokens: int = field(init=False)
@@ -117,18 +121,24 @@ class Request:
         return Phase.PREFILL if self.num_computed < self.num_prompt else Phase.DECODE
 
     @property
+    def num_reusable(self) -> int:
+        """Known tokens whose rows need not be computed if the cache has them: no output of theirs is wanted."""
+        return min(self.next_output, self.num_tokens - 1)
+
+    @property
     def has_caught_up(self) -> bool:
         """Only the row of the latest token is to be computed, and it is a generated one."""
         return self.num_prompt <= self.num_computed == self.num_tokens - 1
 
-    def accept(self, max_tokens: int, table: BlockTable, now: float) -> None:
+    def accept(self, max_tokens: int, table: BlockTable, chain: BlockChain, now: float) -> None:
         """Sets up what running needs, the limits being known. `now` is in seconds of the engine's clock."""
         known = [*self.prompt_ids, *self.forced_ids]
         self.tokens = np.empty(len(known) + max_tokens, np.int32)
         self.tokens[: len(known)] = known
         self.num_prompt, self.num_forced, self.num_tokens = len(self.prompt_ids), len(self.forced_ids), len(known)
-        self.max_tokens, self.table, self.submitted_at = max_tokens, table, now
+        self.max_tokens, self.table, self.chain, self.submitted_at = max_tokens, table, chain, now
         self.sampling = self.params.sampling
+        chain.extend(self.tokens[: len(known)], self.num_prompt)
         if (self.num_forced or self.params.prompt_logprobs) and self.sampling.num_logprobs < 0:
             self.sampling = replace(self.sampling, num_logprobs=0)  # a score is a log-probability
         if self.params.num_hidden:

@@ -62,8 +62,17 @@ class Scheduler:
                 self._end(request, FinishReason.ERROR, progress, ModelOutputError(_NOT_FINITE))
             first += chunk.num_outputs
             if request.error is None:
+                self._offer(request)
                 self._settle(chunk, progress)
         return progress
+
+    def _offer(self, request: Request) -> None:
+        """Names the request's blocks that are full now, for others to use."""
+        cache = self.queues.cache
+        num_full = request.num_computed // cache.block_tokens
+        if num_full > request.table.num_offered:
+            request.chain.extend(request.tokens[: request.num_computed], request.num_prompt)
+            cache.offer(request.table, request.chain.keys[:num_full])
 
     def finish(self, request: Request, reason: FinishReason, error: BaseException | None = None) -> None:
         """Ends the request in whatever state it is; its blocks are free on return."""

@@ -1,17 +1,26 @@
 """KVCache: one BlockPool a cache group, taken from and freed together. Owns who holds what; decides nothing."""
 
 import sys
+from collections.abc import Sequence
 
+from twostroke.kvcache.chain import BlockKey
 from twostroke.kvcache.pool import BlockPool
+from twostroke.kvcache.prefix import Match, PrefixCache
 from twostroke.kvcache.table import BlockTable
 
 
 class KVCache:
-    """The blocks of all cache groups. `num_blocks` has one count a group; a block holds `block_tokens` tokens."""
+    """The blocks of all cache groups. `num_blocks` has one count a group; a block holds `block_tokens` tokens.
 
-    def __init__(self, block_tokens: int, num_blocks: tuple[int, ...]) -> None:
+    With a prefix cache, full blocks that were offered stay after their requests, until their room is needed. The
+    cache itself is then one of a block's holders. A block is named in all groups at once: a group with a window keeps
+    those behind it too, as its requests do.
+    """
+
+    def __init__(self, block_tokens: int, num_blocks: tuple[int, ...], *, prefix_cache: bool = False) -> None:
         self.block_tokens = block_tokens
         self.pools = tuple(BlockPool(count) for count in num_blocks)
+        self.prefix = PrefixCache() if prefix_cache and num_blocks else None
 
     @property
     def num_blocks(self) -> int:
@@ -20,8 +29,9 @@ class KVCache:
 
     @property
     def num_free(self) -> int:
-        """Blocks that every group could still give."""
-        return min((pool.num_free for pool in self.pools), default=sys.maxsize)
+        """Blocks that every group could still give, those kept for later prompts among them."""
+        idle = 0 if self.prefix is None else self.prefix.num_idle
+        return min((pool.num_free for pool in self.pools), default=sys.maxsize - idle) + idle
 
     def blocks_for(self, num_tokens: int) -> int:
         """Blocks that many tokens take in each group."""
@@ -38,11 +48,57 @@ class KVCache:
             return True
         if missing > self.num_free:
             return False
+        while any(pool.num_free < missing for pool in self.pools):
+            self._evict()
         table.append([pool.allocate(missing) for pool in self.pools])
         return True
 
+    def match(self, keys: Sequence[BlockKey]) -> Match:
+        """The cached blocks of the longest run from the first key on."""
+        return Match((), "there is no prefix cache") if self.prefix is None else self.prefix.match(keys)
+
+    def attach(self, table: BlockTable, match: Match) -> None:
+        """Makes the matched blocks the beginning of an empty table."""
+        if self.prefix is None or not match.blocks:
+            return
+        self.prefix.use(match.blocks)
+        by_group = list(zip(*(block.block_ids for block in match.blocks), strict=True))
+        for pool, block_ids in zip(self.pools, by_group, strict=True):
+            pool.share(block_ids)
+        table.append(by_group)
+        table.num_offered = len(match.blocks)
+
+    def offer(self, table: BlockTable, keys: Sequence[BlockKey]) -> None:
+        """Names the table's first blocks by these keys; all their rows have been computed.
+
+        Where a block of the same name is there already, the table gets that one and gives its own back.
+        """
+        if self.prefix is None:
+            return
+        for index in range(table.num_offered, len(keys)):
+            block_ids, match = table.at(index), self.prefix.match(keys[index : index + 1])
+            if match.blocks:
+                self.prefix.use(match.blocks)
+                table.replace(index, match.blocks[0].block_ids)
+            else:
+                self.prefix.add(keys[index], block_ids)
+            for pool, block_id, kept_id in zip(self.pools, block_ids, table.at(index), strict=True):
+                pool.share((kept_id,))
+                if kept_id != block_id:
+                    pool.free((block_id,))
+        table.num_offered = max(table.num_offered, len(keys))
+
     def release(self, table: BlockTable) -> None:
         """Gives back every block of the table."""
-        for pool, block_ids in zip(self.pools, table.first(table.num_blocks), strict=True):
-            pool.free(block_ids.tolist())
+        by_group = [block_ids.tolist() for block_ids in table.first(table.num_blocks)]
+        for pool, block_ids in zip(self.pools, by_group, strict=True):
+            pool.free(block_ids)
+        if self.prefix is not None:
+            self.prefix.leave(by_group[0])
         table.clear()
+
+    def _evict(self) -> None:
+        if self.prefix is not None:
+            block = self.prefix.evict()
+            for pool, block_id in zip(self.pools, block.block_ids, strict=True):
+                pool.free((block_id,))

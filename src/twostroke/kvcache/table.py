@@ -15,11 +15,11 @@ class BlockTable:
     handed to a running step is never moved.
     """
 
-    __slots__ = ("_all", "_ids", "num_blocks")
+    __slots__ = ("_all", "_ids", "num_blocks", "num_offered")
 
     def __init__(self, num_groups: int, max_blocks: int) -> None:
         self._ids = np.empty((num_groups, max_blocks), np.int32)
-        self.num_blocks = 0
+        self.num_blocks = self.num_offered = 0  # offered: named in the prefix cache
         self._all: tuple[BlockIds, ...] = ()
         self.clear()
 
@@ -37,7 +37,16 @@ class BlockTable:
             return self._all
         return tuple(row[:num_blocks] for row in self._all)
 
+    def at(self, index: int) -> tuple[int, ...]:
+        """The ids of one block, one a group."""
+        return tuple(int(row[index]) for row in self._all)
+
+    def replace(self, index: int, block_ids: Sequence[int]) -> None:
+        """Another block that holds the same, one id a group. No step may be running."""
+        for row, block_id in zip(self._ids, block_ids, strict=True):
+            row[index] = block_id
+
     def clear(self) -> None:
         """Forgets every block."""
-        self.num_blocks = 0
+        self.num_blocks = self.num_offered = 0
         self._all = tuple(row[:0] for row in self._ids)

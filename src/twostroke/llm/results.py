@@ -43,7 +43,7 @@ class Completion:
     @property
     def cached_tokens(self) -> int:
         """Prompt tokens that did not have to be computed."""
-        return self.prompt_tokens - self.summary.prefill.tokens if self.token_ids else 0
+        return self.summary.cached_tokens
 
 
 @dataclass(frozen=True, slots=True)
