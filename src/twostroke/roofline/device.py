@@ -19,9 +19,10 @@ class Device:
     """Published facts of a device, of one piece; `count` pieces were asked for.
 
     kind          "gpu": memory of its own; "apple", "cpu", "soc", "phone": the system's memory; "accelerator": neither
-    memory_bytes  of one piece, as asked for, else the most it is sold with; None where it is not known
-    memory_sizes  every size it is sold with, in bytes, ascending
+    memory_bytes  of one piece, as asked for, else the most it can have; None where it is not known
+    memory_sizes  every size it is sold with, in bytes, ascending; empty where memory is bought apart
     bandwidth     peak of its memory, bytes per second
+    bus_bits      width of the memory's bus, where that is known
     flops         peak dense FLOP/s (int8: operations per second) by type: "fp32", "fp16", "bf16", "fp8", "fp4", "int8".
                   16-bit and 8-bit floats are with 32-bit accumulation, where a matrix unit offers a choice; no sparsity
     links         bytes per second in one direction: "pcie" to the host, "nvlink" to all other GPUs
@@ -34,6 +35,7 @@ class Device:
     memory_bytes: int | None
     memory_sizes: tuple[int, ...]
     bandwidth: float
+    bus_bits: int | None
     flops: Mapping[str, float]
     links: Mapping[str, float]
     sources: Mapping[str, str]
