@@ -22,6 +22,7 @@ def options_of(cls: Any, names: Sequence[str]) -> Decorator:
 
 
 def _option(field: Field[Any]) -> Decorator:
+    is_known = field.default is not None
     flag = "--" + field.name.replace("_", "-")
     settings: dict[str, Any] = {"help": field.metadata["help"], "default": field.default}
     if field.type is bool:
@@ -29,6 +30,6 @@ def _option(field: Field[Any]) -> Decorator:
     if get_origin(field.type) is tuple:
         return click.option(flag, multiple=True, metavar="TEXT", **settings)
     if choices := field.metadata["choices"]:
-        return click.option(flag, type=click.Choice(choices), show_default=field.default is not None, **settings)
+        return click.option(flag, type=click.Choice(choices), show_default=is_known, **settings)
     types = [kind for kind in get_args(field.type) if kind is not type(None)] or [field.type]
-    return click.option(flag, type=types[0], **settings)
+    return click.option(flag, type=types[0], show_default=is_known, **settings)

@@ -30,6 +30,7 @@ class EngineLoop:
         self._engine = engine
         self._changed = Condition()  # guards all below; the engine itself belongs to whoever set _is_driven
         self._is_driven = False
+        self._num_pausing = 0  # threads that wait for a pause: they go before the next step
         self._notes: deque[Callable[[], None]] = deque()
         self._abandoned: deque[Request] = deque()
         self._sinks: dict[Request, Sink] = {}
@@ -41,8 +42,10 @@ class EngineLoop:
         return stream
 
     def submit_to(self, request: Request, sink: Sink) -> None:
-        """Queues a request whose events go to `sink`, Finished last. Raises what `Engine.prepare` raises."""
-        self._engine.prepare(request)
+        """Queues a request whose events go to `sink`, Finished last. Raises what `Engine.prepare` raises, which does
+        not happen to one that is prepared."""
+        if not request.is_prepared:
+            self._engine.prepare(request)
         with self._changed:
             self._sinks[request] = sink
             self._note(lambda: self._engine.submit(request))
@@ -62,7 +65,7 @@ class EngineLoop:
     def drive(self, stream: "Stream") -> None:
         """Returns once the stream has an event: by stepping the engine, or as another thread does."""
         with self._changed:
-            while self._is_driven and not stream.has_event:
+            while (self._is_driven or self._num_pausing) and not stream.has_event:
                 self._changed.wait()
             if stream.has_event:
                 return
@@ -74,7 +77,7 @@ class EngineLoop:
         it is asked between steps, and after `wake`. Raises what ends the engine itself."""
         while True:
             with self._changed:
-                while not until() and (self._is_driven or not self._engine.has_work):
+                while not until() and (self._is_driven or self._num_pausing or not self._engine.has_work):
                     self._changed.wait()
                 if until():
                     return
@@ -104,8 +107,10 @@ class EngineLoop:
     def paused(self) -> Iterator[None]:
         """Between two steps, until left: no thread drives the engine, and its executor is free for something else."""
         with self._changed:
+            self._num_pausing += 1
             while self._is_driven:
                 self._changed.wait()
+            self._num_pausing -= 1
             self._is_driven = True
         try:
             yield

@@ -37,6 +37,13 @@ class Serving:
         """The engine's thread runs."""
         return self._thread.is_alive()
 
+    def prepare(self, request: Request) -> None:
+        """Checks a request and sets it up, so that `submit` need not. Any thread may call it.
+
+        Raises InvalidRequestError, ContextLengthError, NotEnoughMemoryError.
+        """
+        self.llm.running.engine.prepare(request)
+
     def submit(self, request: Request, take: Take) -> None:
         """Queues a request; `take` gets each of its events, Finished last. Raises what `Engine.prepare` does."""
         self._engine_loop.submit_to(request, _Sink(self._mailbox, take))

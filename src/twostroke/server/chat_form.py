@@ -1,0 +1,76 @@
+"""ChatForm: answers of /v1/chat/completions. Owns chunks and the whole response."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from twostroke.llm.answer_text import PlacedToken
+from twostroke.server.errors import ApiError
+from twostroke.server.head import Head
+from twostroke.server.job import Delta
+from twostroke.server.logprobs import TokenNames, chat_logprobs
+from twostroke.server.wire import DONE, event, text_of
+
+
+class ChatForm:
+    """One chat answered. What is the same in all chunks is written once."""
+
+    def __init__(self, head: Head, names: TokenNames, *, has_logprobs: bool) -> None:
+        self._head = head
+        self._names = names
+        self._has_logprobs = has_logprobs
+        self._prefix = head.chunk_prefix("chat.completion.chunk")
+        self._suffix = ',"usage":null}\n\n' if head.include_usage else "}\n\n"
+        self._begun: set[int] = set()
+        self._texts: dict[int, list[str]] = {index: [] for index in range(head.num_choices)}
+        self._tokens: dict[int, list[PlacedToken]] = {index: [] for index in range(head.num_choices)}
+        self._reasons: dict[int, str] = {}
+
+    def open(self) -> bytes:
+        return b""
+
+    def deltas(self, deltas: Sequence[Delta]) -> bytes:
+        return "".join(self._chunks(delta) for delta in deltas).encode("utf-8")
+
+    def progress(self, processed: int, total: int) -> bytes:
+        return self._head.progress_event("chat.completion.chunk", processed, total)
+
+    def close(self) -> bytes:
+        return self._head.last_event("chat.completion.chunk") + DONE
+
+    def failed(self, error: ApiError) -> bytes:
+        return event(error.data().decode("ascii")) + DONE
+
+    def keep(self, deltas: Sequence[Delta]) -> None:
+        for delta in deltas:
+            self._texts[delta.index].append(delta.text)
+            self._tokens[delta.index] += delta.tokens
+            if delta.reason is not None:
+                self._reasons[delta.index] = delta.reason
+
+    def body(self) -> dict[str, Any]:
+        choices = [self._choice(index) for index in range(self._head.num_choices)]
+        return self._head.body("chat.completion", choices)
+
+    def _choice(self, index: int) -> dict[str, Any]:
+        message = {"role": "assistant", "content": "".join(self._texts[index]), "refusal": None}
+        logprobs = chat_logprobs(self._names, self._tokens[index]) if self._has_logprobs else None
+        return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": self._reasons[index]}
+
+    def _chunks(self, delta: Delta) -> str:
+        """The delta's chunk, with the role's before the first and the reason's after the last."""
+        chunks = ""
+        if delta.index not in self._begun:
+            self._begun.add(delta.index)
+            chunks = self._chunk(delta.index, '{"role":"assistant","content":""}', "null", "null")
+        if delta.text or delta.tokens:
+            logprobs = text_of(chat_logprobs(self._names, delta.tokens)) if self._has_logprobs else "null"
+            chunks += self._chunk(delta.index, f'{{"content":{text_of(delta.text)}}}', logprobs, "null")
+        if delta.reason is not None:
+            chunks += self._chunk(delta.index, "{}", "null", f'"{delta.reason}"')
+        return chunks
+
+    def _chunk(self, index: int, delta: str, logprobs: str, reason: str) -> str:
+        return (
+            f'{self._prefix}{{"index":{index},"delta":{delta},"logprobs":{logprobs},"finish_reason":{reason}}}]'
+            f"{self._suffix}"
+        )

@@ -1,0 +1,68 @@
+"""Errors as HTTP has them: a status and the OpenAI API's error body. Owns which error becomes which."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from twostroke.errors import (
+    ChatTemplateError,
+    ContextLengthError,
+    InvalidRequestError,
+    NotEnoughMemoryError,
+    TwostrokeError,
+    UnsupportedModelError,
+)
+
+_MAX_MESSAGE = 1000  # characters; messages may quote what a client sent
+
+
+@dataclass(frozen=True)
+class ApiError(Exception):
+    """An error to be answered. `param` names the field, `code` the kind for programs."""
+
+    status: int
+    message: str
+    code: str | None = None
+    param: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def type(self) -> str:
+        return _TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
+
+    def body(self) -> dict[str, Any]:
+        """The error as an object."""
+        message = self.message if len(self.message) <= _MAX_MESSAGE else f"{self.message[:_MAX_MESSAGE]}…"
+        return {"error": {"message": message, "type": self.type, "param": self.param, "code": self.code}}
+
+    def data(self) -> bytes:
+        """The body in JSON, in ASCII: a message may quote text that is not Unicode."""
+        return json.dumps(self.body()).encode("ascii")
+
+
+_TYPES = {401: "authentication_error", 429: "rate_limit_error"}
+_CODES: dict[type[TwostrokeError], str | None] = {
+    ContextLengthError: "context_length_exceeded",
+    NotEnoughMemoryError: "kv_pool_exceeded",
+    ChatTemplateError: "chat_template_error",
+    UnsupportedModelError: "unsupported",
+    InvalidRequestError: None,
+}
+
+
+def api_error(error: BaseException) -> ApiError:
+    """The answer to an error: 400 for what the client can mend, else 500 without a word of what is inside."""
+    if isinstance(error, ApiError):
+        return error
+    for kind, code in _CODES.items():
+        if isinstance(error, kind):
+            return ApiError(400, str(error), code)
+    if isinstance(error, TwostrokeError):
+        return ApiError(500, str(error), "model_error")
+    return ApiError(500, "the server failed to answer; its log says why", "internal_error")
+
+
+def unknown_model(name: str, served: tuple[str, ...]) -> ApiError:
+    """404, with the names there are."""
+    shown = ", ".join(served)
+    return ApiError(404, f"the model {name!r} is not served here; there is {shown}", "model_not_found", "model")

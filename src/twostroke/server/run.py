@@ -1,0 +1,129 @@
+"""From a loaded model to a server that runs: listening, signals, draining. Owns the order of starting and ending."""
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+import uvicorn
+
+from twostroke.errors import ConfigError
+from twostroke.llm.llm import LLM
+from twostroke.llm.serving import Serving
+from twostroke.program.phase import Phase
+from twostroke.roofline.hardware import HardwareSpec
+from twostroke.server.app import build_app
+from twostroke.server.auth import Keys
+from twostroke.server.config import ServerConfig
+from twostroke.server.lifecycle import Lifecycle
+from twostroke.server.limits import Admission
+from twostroke.server.metrics import Metrics
+from twostroke.server.service import Service
+from twostroke.server.workers import Workers
+
+_SWITCH_S = 0.0005  # the engine's thread waits no longer than this for the interpreter, between two steps
+_LAST_WORDS_S = 2  # for the end of streams that were cut
+_log = logging.getLogger("twostroke.server")
+
+
+def make_service(
+    llm: LLM, config: ServerConfig, names: tuple[str, ...], hardware: HardwareSpec | None = None
+) -> Service:
+    """What an application needs, in a running event loop. The engine's thread runs until `serving.stop`."""
+    engine = llm.running.engine
+    return Service(
+        serving=Serving(llm, asyncio.get_running_loop()),
+        config=config,
+        names=names,
+        lifecycle=Lifecycle(),
+        admission=Admission(
+            config.max_queued, config.max_queued_tokens, lambda: engine.ledger.summary(Phase.PREFILL).tok_s
+        ),
+        workers=Workers(config.prepare_timeout),
+        metrics=Metrics(engine, names[0], hardware),
+        hardware=hardware,
+    )
+
+
+def listen(config: ServerConfig) -> socket.socket:
+    """A socket that listens. Raises ConfigError where the address cannot be had."""
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    try:
+        found = socket.socket(family, socket.SOCK_STREAM)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # of a connection that is to be closed, its reader gone
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(config.stall_timeout * 1000))
+        found.bind((config.host, config.port))
+        found.listen(1024)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {config.host}:{config.port}: {error.strerror or error}") from None
+    return found
+
+
+async def serve(
+    llm: LLM,
+    config: ServerConfig,
+    names: tuple[str, ...],
+    hardware: HardwareSpec | None,
+    started: Callable[[str], None],
+) -> None:
+    """Serves until a signal has it end; `started` is told the address. Raises ConfigError before it listens."""
+    keys = Keys.from_file(config.api_key_file) if config.api_key_file else Keys()
+    listening = listen(config)
+    sys.setswitchinterval(_SWITCH_S)
+    service = make_service(llm, config, names, hardware)
+    try:
+        server = Server(service, keys, config)
+        started(address_of(listening))
+        await server.serve(sockets=[listening])
+    finally:
+        service.workers.close()
+        service.serving.stop()
+
+
+def address_of(listening: socket.socket) -> str:
+    """Its URL."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class Server(uvicorn.Server):
+    """uvicorn's, with another answer to signals: the first drains, the second ends."""
+
+    def __init__(self, service: Service, keys: Keys, config: ServerConfig) -> None:
+        super().__init__(
+            uvicorn.Config(
+                build_app(service, keys),
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=_LAST_WORDS_S,
+                h11_max_incomplete_event_size=65536,
+            )
+        )
+        self._service = service
+        self._drain_seconds = config.drain
+        self._loop = asyncio.get_running_loop()
+        self._draining: asyncio.Task[None] | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """In the main thread, between two bytecodes: the loop does the rest."""
+        self._loop.call_soon_threadsafe(self._end, signal.Signals(sig).name)
+
+    def _end(self, name: str) -> None:
+        if self._draining is None:
+            _log.info("%s: draining, %g s at most", name, self._drain_seconds)
+            self._draining = self._loop.create_task(self._drain())
+        else:
+            _log.info("%s again: ending", name)
+            self._service.lifecycle.end_all()
+            self.should_exit = True
+
+    async def _drain(self) -> None:
+        whole = await self._service.lifecycle.drain(self._drain_seconds)
+        _log.info("every request was answered" if whole else "time is up: what still ran was cut")
+        self.should_exit = True
