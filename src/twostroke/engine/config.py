@@ -1,5 +1,6 @@
 """EngineConfig: the engine's few settings and their ranges."""
 
+import math
 from dataclasses import dataclass, fields
 
 from twostroke.errors import ConfigError
@@ -17,6 +18,8 @@ class EngineConfig:
     prefix_cache      full blocks are kept for later requests that begin alike
     reuse_generated   blocks of generated rows may begin a later prompt. They have the numerics of decode, so that
                       answers then depend on what was asked before
+    tpot_target       seconds that a step may take while answers run and a prompt is computed; None is 2.25 times
+                      what the answers' rows alone take
     model_id          what keys and values depend on beside the tokens: the model's files, the type of the cache
     """
 
@@ -27,6 +30,7 @@ class EngineConfig:
     max_running: int = 64
     prefix_cache: bool = True
     reuse_generated: bool = False
+    tpot_target: float | None = None
     model_id: str = ""
 
     def __post_init__(self) -> None:
@@ -34,3 +38,5 @@ class EngineConfig:
             value = getattr(self, field.name)
             if type(value) is int and value < 1:
                 raise ConfigError(f"{field.name} must be at least 1, not {value}")
+        if self.tpot_target is not None and not 0 < self.tpot_target < math.inf:
+            raise ConfigError(f"tpot_target must be a number of seconds above 0, not {self.tpot_target}")

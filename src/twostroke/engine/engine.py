@@ -1,5 +1,6 @@
 """Engine: several requests at once, one step at a time. Owns the step's sequence; used by one thread at a time."""
 
+from dataclasses import replace
 from time import perf_counter
 
 from twostroke.engine.config import EngineConfig
@@ -20,12 +21,11 @@ class Engine:
     """Submit requests, then call `step` until each has a Finished event."""
 
     def __init__(self, executor: Executor, config: EngineConfig) -> None:
-        self.config = config
+        self.config = replace(config, max_step_tokens=min(config.max_step_tokens, executor.max_step_tokens))
         self.cache = KVCache(executor.block_tokens, executor.num_blocks, prefix_cache=config.prefix_cache)
         self.ledger = Ledger(executor.cost)
         self._executor = executor
-        step_tokens = min(config.max_step_tokens, executor.max_step_tokens)
-        self._scheduler = Scheduler(self.cache, step_tokens, config.max_chunk_tokens, config.max_running)
+        self._scheduler = Scheduler(self.cache, executor.cost, self.config)
         self._events: list[Event] = []
 
     @property
@@ -123,6 +123,7 @@ class Engine:
         progress = self._scheduler.commit(plan, result, hidden)
         now = perf_counter()
         self.ledger.record(plan, result.seconds, started, now)
+        self._scheduler.pace.observe(plan.decode, self.ledger.recent[-1])
         for token in progress.tokens:
             self.ledger.record_token(token.request, now)
         self._events += progress.tokens

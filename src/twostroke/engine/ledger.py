@@ -45,12 +45,17 @@ class RequestSummary:
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """One step: when it started (seconds of the engine's clock), how long it took, and each phase's share of it."""
+    """One step: when it started (seconds of the engine's clock), how long it took, and each phase's share of it.
+
+    `target_s` is what the step was meant to take at most where answers ran beside prefill, whose chunk is the rows of
+    the phase.
+    """
 
     started: float
     seconds: float
     native_seconds: float
     phases: Mapping[Phase, Account]
+    target_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -121,7 +126,7 @@ class Ledger:
         for phase, sums in step.items():
             sums.steps = 1
             self._totals[phase].add_step(sums)
-        self.recent.append(StepRecord(started, seconds, native_seconds, step))
+        self.recent.append(StepRecord(started, seconds, native_seconds, step, plan.target_s))
 
     def record_token(self, request: Request, now: float) -> None:
         """The request got a new token."""

@@ -33,13 +33,26 @@ class Chunk(ChunkShape):
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """Chunks of one step, at most one a request."""
+    """Chunks of one step, at most one a request; the first `num_decode` are rows of running answers.
+
+    `target_s` is what the step was meant to take at most, in seconds, where answers run beside prefill.
+    """
 
     chunks: tuple[Chunk, ...]
+    num_decode: int = 0
+    target_s: float | None = None
+
+    @property
+    def decode(self) -> tuple[Chunk, ...]:
+        return self.chunks[: self.num_decode]
 
     def without(self, requests: Collection[Request]) -> "StepPlan":
         """The plan without the chunks of those requests."""
-        return StepPlan(tuple(chunk for chunk in self.chunks if chunk.request not in requests))
+        decode, others = (
+            tuple(chunk for chunk in chunks if chunk.request not in requests)
+            for chunks in (self.decode, self.chunks[self.num_decode :])
+        )
+        return StepPlan(decode + others, len(decode), self.target_s)
 
     @property
     def wants_hidden(self) -> bool:

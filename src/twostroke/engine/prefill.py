@@ -2,29 +2,25 @@
 
 import logging
 
-from twostroke.engine.plan import Chunk, next_chunk
+from twostroke.engine.allowance import Allowance
+from twostroke.engine.plan import Chunk
 from twostroke.engine.queues import Queues
 from twostroke.engine.request import Request
 
 _logger = logging.getLogger(__name__)
 
 
-def prefill_chunks(queues: Queues, budget: int, max_chunk: int, max_running: int) -> list[Chunk]:
+def prefill_chunks(queues: Queues, allowance: Allowance, max_running: int) -> list[Chunk]:
     """Chunks for requests that lag behind their known tokens, first those running, then those now admitted.
 
     Prompts, generated rows that are computed again after a preemption, and forced rows all lag. Order is the order of
-    admission, `budget` rows at most, `max_chunk` of one request.
+    admission, under the step's allowance.
     """
-    chunks: list[Chunk] = []
-    for request in queues.running:
-        if budget <= 0:
-            return chunks
-        if not request.has_caught_up:
-            chunks.append(next_chunk(request, min(budget, max_chunk)))
-            budget -= chunks[-1].length
-    while budget > 0 and len(queues.running) < max_running and (admitted := _admit(queues)):
-        chunks.append(next_chunk(admitted, min(budget, max_chunk)))
-        budget -= chunks[-1].length
+    lagging = [request for request in queues.running if not request.has_caught_up]
+    chunks = [chunk for request in lagging if (chunk := allowance.chunk(request))]
+    while not allowance.is_spent and len(queues.running) < max_running and (admitted := _admit(queues)):
+        if chunk := allowance.chunk(admitted):
+            chunks.append(chunk)
     return chunks
 
 

@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass, field
 
+from twostroke.engine.allowance import Allowance
+from twostroke.engine.config import EngineConfig
 from twostroke.engine.decode import decode_chunks
 from twostroke.engine.events import HiddenRows, NewToken
+from twostroke.engine.pace import Pace
 from twostroke.engine.plan import Chunk, StepPlan
 from twostroke.engine.prefill import prefill_chunks
 from twostroke.engine.queues import Queues
@@ -11,6 +14,7 @@ from twostroke.engine.request import FinishReason, Request, State, TokenScore
 from twostroke.errors import ModelOutputError
 from twostroke.kvcache.cache import KVCache
 from twostroke.native.batch import FloatArray, StepResult
+from twostroke.program.cost import CostModel
 from twostroke.program.phase import Phase
 
 _NOT_FINITE = "the model's logits are not finite: its weights are damaged, or too large for this precision"
@@ -28,21 +32,26 @@ class Progress:
 class Scheduler:
     """First come, first served. A plan that is never committed loses nothing: its rows are planned again."""
 
-    def __init__(self, cache: KVCache, max_step_tokens: int, max_chunk_tokens: int, max_running: int) -> None:
+    def __init__(self, cache: KVCache, cost: CostModel, config: EngineConfig) -> None:
         self.queues = Queues(cache)
-        self._max_step_tokens = max_step_tokens
-        self._max_chunk_tokens = max_chunk_tokens
-        self._max_running = max_running
+        self.pace = Pace(cost, config.tpot_target)
+        self._cost = cost
+        self._config = config
 
     def add(self, request: Request) -> None:
         self.queues.waiting.append(request)
 
     def schedule(self) -> StepPlan:
-        """Decode rows first, then prefill chunks with what is left of the step's rows."""
-        chunks = decode_chunks(self.queues, self._max_step_tokens)
-        budget = self._max_step_tokens - len(chunks)
-        chunks += prefill_chunks(self.queues, budget, self._max_chunk_tokens, self._max_running)
-        return StepPlan(tuple(chunks))
+        """Decode rows first, then prefill chunks with what is left of the step's rows and of its time."""
+        config, queues = self._config, self.queues
+        decode = decode_chunks(queues, config.max_step_tokens)
+        if len(decode) == len(queues.running) and not queues.waiting:
+            return StepPlan(tuple(decode), len(decode))
+        rows, flops = config.max_step_tokens - len(decode), self.pace.flops(decode)
+        allowance = Allowance(rows, config.max_chunk_tokens, flops, self._cost, queues.cache.block_tokens)
+        lagging = prefill_chunks(queues, allowance, config.max_running)
+        target_s = self.pace.target_seconds(decode) if lagging else None
+        return StepPlan((*decode, *lagging), len(decode), target_s)
 
     def commit(self, plan: StepPlan, result: StepResult, hidden: FloatArray | None = None) -> Progress:
         """Takes a step's outputs into its requests; those that end give back their blocks. `hidden` is the program's
