@@ -15,6 +15,7 @@ from twostroke.models.hf_config import config_from_hf
 from twostroke.roofline.nearest import folded, suggestion
 
 _PATH = Path(__file__).with_name("models.toml")
+_OF_THE_WEIGHTS = "metadata of the same repository's weights"
 # Endings that tell a tuning or a packing of the same shapes.
 _ENDINGS = re.compile(
     r"[-_.: ](instruct|it|chat|hf|base|pt|gguf|thinking|bf16|f16|fp16|fp8|mxfp4|awq|gptq|int4|int8|qat|ud|\d{4}"
@@ -89,7 +90,7 @@ def _model(
     config: Mapping[str, Any],
     parameters: float,
     source: str,
-    parameters_source: str,
+    parameters_source: str = _OF_THE_WEIGHTS,
     aliases: list[str] | None = None,
     active_parameters: float | None = None,
 ) -> CatalogueModel:

@@ -8,8 +8,8 @@ _NUM_SUGGESTED = 4
 
 
 def folded(name: str) -> str:
-    """Letters and digits only, in lower case: "RTX 4090" and "rtx-4090" are the same name."""
-    return re.sub(r"[^a-z0-9]", "", name.lower())
+    """Letters and digits only, in lower case: "RTX 4090" and "rtx-4090" are the same name. "+" counts as "plus"."""
+    return re.sub(r"[^a-z0-9]", "", name.lower().replace("+", "plus"))
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
