@@ -4,6 +4,7 @@ A format is a tensor type with exceptions (llama.cpp's mixtures, what checkpoint
 mean. Types that `twostroke quantize` writes follow its own rule, `weights.quantized_source`. Nothing is quantised here.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,12 +113,18 @@ def load_formats(path: Path = _PATH) -> dict[str, WeightFormat]:
 
 
 def find_format(name: str, formats: Mapping[str, WeightFormat] | None = None) -> WeightFormat:
-    """The format that a name or an alias means, however spelt. Raises ConfigError with the nearest names."""
+    """The format that a name or an alias means, however spelt; "4.85bpw" is that mean of the whole model.
+
+    Raises ConfigError with the nearest names.
+    """
     formats = load_formats() if formats is None else formats
     by_form = {folded(each): found for found in formats.values() for each in (found.name, *found.aliases)}
-    if (found := by_form.get(folded(name))) is None:
-        raise ConfigError(f"no weight format {name[:80]!r}{suggestion(name, formats)}")
-    return found
+    if found := by_form.get(folded(name)):
+        return found
+    stated = re.fullmatch(r"(\d{1,2}(?:\.\d+)?) ?bpw", name.strip().lower())
+    if stated and 0 < (mean := float(stated[1])) <= 32:
+        return WeightFormat(f"{mean:g}bpw", (), mean, mean, mean, TensorType.F32, (), "as asked for")
+    raise ConfigError(f"no weight format {name[:80]!r}{suggestion(name, formats)}")
 
 
 def _format(name: str, row: Mapping[str, Any], sources: Mapping[str, str]) -> WeightFormat:
