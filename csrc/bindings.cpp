@@ -138,6 +138,38 @@ StepInput view(const StepArrays& a) {
     return input;
 }
 
+// The blocks that hold the same tokens, one a cache group, against bytes for all of them.
+void check_blocks(const Executor& executor, const std::vector<int64_t>& block_ids, size_t num_bytes) {
+    const auto& num_blocks = executor.config().num_blocks;
+    require(block_ids.size() == num_blocks.size(), std::to_string(block_ids.size()) + " blocks for " +
+                                                       std::to_string(num_blocks.size()) + " cache groups");
+    size_t bytes = 0;
+    for (size_t group = 0; group < block_ids.size(); ++group) {
+        require(block_ids[group] >= 0 && block_ids[group] < num_blocks[group],
+                "block " + std::to_string(block_ids[group]) + " of a pool of " + std::to_string(num_blocks[group]));
+        bytes += executor.block_bytes(static_cast<int>(group));
+    }
+    require(num_bytes == bytes, std::to_string(num_bytes) + " bytes for blocks of " + std::to_string(bytes));
+}
+
+void export_blocks(const Executor& executor, const std::vector<int64_t>& block_ids, Out<uint8_t> out) {
+    check_blocks(executor, block_ids, out.size());
+    size_t done = 0;
+    for (int group = 0; group < static_cast<int>(block_ids.size()); ++group) {
+        executor.export_block(group, block_ids[static_cast<size_t>(group)], out.data() + done);
+        done += executor.block_bytes(group);
+    }
+}
+
+void import_blocks(Executor& executor, const std::vector<int64_t>& block_ids, In<uint8_t> data) {
+    check_blocks(executor, block_ids, data.size());
+    size_t done = 0;
+    for (int group = 0; group < static_cast<int>(block_ids.size()); ++group) {
+        executor.import_block(group, block_ids[static_cast<size_t>(group)], data.data() + done);
+        done += executor.block_bytes(group);
+    }
+}
+
 // Returns the seconds spent in the core.
 double step(Executor& executor, const StepArrays& arrays, Out<int32_t> token_ids, Out<float> logprobs,
             Out<int32_t> top_ids, Out<float> top_logprobs, int value, std::optional<Out<float>> value_out) {
@@ -276,6 +308,15 @@ NB_MODULE(_core, m) {
             "bias_values"_a, "masks"_a)
         .def("step", &step, "arrays"_a, "token_ids"_a, "logprobs"_a, "top_ids"_a, "top_logprobs"_a, "value"_a,
              nb::arg("value_out") = nb::none())
+        .def("export_blocks", &export_blocks, "block_ids"_a, "out"_a)
+        .def("import_blocks", &import_blocks, "block_ids"_a, "data"_a)
+        .def_prop_ro("block_bytes",
+                     [](const Executor& self) {
+                         size_t bytes = 0;
+                         for (int group = 0; group < static_cast<int>(self.config().num_blocks.size()); ++group)
+                             bytes += self.block_bytes(group);
+                         return bytes;
+                     })
         .def_prop_ro("weight_bytes", &Executor::weight_bytes)
         .def_prop_ro("kv_bytes", &Executor::kv_bytes)
         .def_prop_ro("scratch_bytes", &Executor::scratch_bytes);

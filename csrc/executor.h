@@ -105,6 +105,11 @@ class Executor {
     // Bytes per second of reading all packed weights, as decode does, by the best of several kernels in about `seconds`.
     double probe_weights(double seconds);
 
+    // Block `block` of a cache group, all its layers, to and from `block_bytes(group)` bytes. Between steps.
+    size_t block_bytes(int group) const { return at(pool_bytes_, group); }
+    void export_block(int group, int64_t block, uint8_t* out) const;
+    void import_block(int group, int64_t block, const uint8_t* data);
+
     // For tests: fills arena, scratch and pools with NaN, so that a value read before it is written shows.
     void poison();
 
@@ -198,6 +203,8 @@ class Executor {
     void run(int thread, const ExpertsOp& op, Work& work);
     void run(int thread, const OutputRowsOp& op, Work& work);
 
+    template <class Copy>
+    void for_layers(int group, int64_t block, Copy&& copy) const;
     void prepare(const StepInput& input);
     void route(const ExpertsSpec& spec, int64_t num_rows, ExpertsPlan& plan) const;
     std::vector<ExpertsPlan::Task> expert_tasks(const std::vector<int>& matrices, const std::vector<int32_t>& ends) const;

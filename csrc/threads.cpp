@@ -1,6 +1,9 @@
 #include "threads.h"
 
+#include <unistd.h>
+
 #include <chrono>
+#include <stdexcept>
 
 namespace twostroke {
 
@@ -30,7 +33,7 @@ constexpr auto kSpinBetweenSteps = std::chrono::microseconds(1000);  // what Pyt
 
 }  // namespace
 
-ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads) {
+ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads), process_(getpid()) {
     try {
         for (int thread = 1; thread < num_threads; ++thread) threads_.emplace_back([this, thread] { worker(thread); });
     } catch (...) {  // the system gives no more: those that run must end before the pool is gone
@@ -39,24 +42,38 @@ ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads) {
     }
 }
 
-ThreadPool::~ThreadPool() { end_workers(); }
+ThreadPool::~ThreadPool() {
+    if (getpid() == process_) {
+        end_workers();
+        return;
+    }
+    // Forked: there are no threads to join, and what they parked on may be locked for ever.
+    for (auto& thread : threads_) thread.detach();
+    static_cast<void>(parking_.release());
+}
+
+void ThreadPool::require_workers() const {
+    if (num_threads_ > 1 && getpid() != process_)
+        throw std::runtime_error("the threads of this executor are in the process that made it, not in a fork of it");
+}
 
 void ThreadPool::end_workers() {
     {
-        std::lock_guard lock(mutex_);
+        std::lock_guard lock(parking_->mutex);
         stop_ = true;
     }
-    wake_.notify_all();
+    parking_->wake.notify_all();
     for (auto& thread : threads_) thread.join();
 }
 
 void ThreadPool::wake() {
     if (parked_.load(std::memory_order_seq_cst) == 0) return;
-    { std::lock_guard lock(mutex_); }  // a worker about to park has seen the round, or will be notified
-    wake_.notify_all();
+    { std::lock_guard lock(parking_->mutex); }  // a worker about to park has seen the round, or will be notified
+    parking_->wake.notify_all();
 }
 
 void ThreadPool::run(const std::function<void(int)>& work) {
+    require_workers();
     if (num_threads_ > 1) {
         work_ = &work;
         running_.store(num_threads_ - 1, std::memory_order_relaxed);
@@ -68,6 +85,7 @@ void ThreadPool::run(const std::function<void(int)>& work) {
 }
 
 void ThreadPool::run_stages(int num_stages, const std::function<void(int)>& work) {
+    require_workers();
     if (static_cast<int>(stages_.size()) < num_stages) stages_ = std::vector<Stage>(static_cast<size_t>(num_stages));
     for (int i = 0; i < num_stages; ++i) {
         stages_[static_cast<size_t>(i)].next.store(0, std::memory_order_relaxed);
@@ -109,9 +127,9 @@ void ThreadPool::worker(int thread) {
             if (spins % 64 == 63 && std::chrono::steady_clock::now() - start > kSpinBetweenSteps) break;
         }
         if (!called()) {
-            std::unique_lock lock(mutex_);
+            std::unique_lock lock(parking_->mutex);
             parked_.fetch_add(1, std::memory_order_seq_cst);
-            wake_.wait(lock, called);
+            parking_->wake.wait(lock, called);
             parked_.fetch_sub(1, std::memory_order_seq_cst);
         }
         if (stop_.load()) return;

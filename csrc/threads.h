@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -25,6 +26,7 @@ class ThreadPool {
     int size() const { return num_threads_; }
 
     // Runs work(thread) on every thread, the caller being thread 0; returns when all are done. One caller at a time.
+    // Throws where the workers are in a process that this one was forked from.
     void run(const std::function<void(int)>& work);
 
     // Inside run(): waits until every thread is here.
@@ -53,6 +55,7 @@ class ThreadPool {
         std::atomic<int64_t> next{0}, done{0};
     };
 
+    void require_workers() const;
     void worker(int thread);
     void end_workers();
     void wake();
@@ -72,8 +75,12 @@ class ThreadPool {
     alignas(64) std::atomic<uint32_t> generation_{0};
     std::atomic<bool> stop_{false};
     std::atomic<int> parked_{0};
-    std::mutex mutex_;
-    std::condition_variable wake_;
+    struct Parking {
+        std::mutex mutex;
+        std::condition_variable wake;
+    };
+    std::unique_ptr<Parking> parking_ = std::make_unique<Parking>();
+    const int process_;  // workers do not come along when it forks
 };
 
 // Part `index` of `count` nearly equal parts of 0..total.

@@ -12,7 +12,7 @@ from twostroke.engine.config import EngineConfig
 from twostroke.engine.engine import Engine
 from twostroke.engine.events import Event, Finished, HiddenRows, NewToken
 from twostroke.engine.request import GenerationParams, Request
-from twostroke.native.batch import Batch, BatchChunk, FloatArray, Sampling, StepResult
+from twostroke.native.batch import Batch, BatchChunk, ByteArray, FloatArray, Sampling, StepResult
 from twostroke.program.builder import Builder
 from twostroke.program.cost import CostModel, Storage
 from twostroke.program.passes import fuse
@@ -57,6 +57,19 @@ class FakeExecutor:
         self.blocks = [np.full((count, block_tokens), -1, np.int64) for count in num_blocks]
         self.batches: list[Batch] = []
         self.fails_at: int | None = None
+
+    @property
+    def block_bytes(self) -> int:
+        return len(self.blocks) * self.block_tokens * 8
+
+    def export_blocks(self, block_ids: Sequence[int]) -> ByteArray:
+        held = [pool[block_id] for pool, block_id in zip(self.blocks, block_ids, strict=True)]
+        return np.concatenate(held).view(np.uint8)
+
+    def import_blocks(self, block_ids: Sequence[int], data: ByteArray) -> None:
+        held = np.split(data.view(np.int64), len(self.blocks))
+        for pool, block_id, content in zip(self.blocks, block_ids, held, strict=True):
+            pool[block_id] = content
 
     def submit(self, batch: Batch) -> Batch:
         assert 0 < batch.num_tokens <= self.max_step_tokens

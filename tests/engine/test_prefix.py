@@ -152,10 +152,10 @@ def test_the_reason_of_a_miss_can_be_read(cached, make_request, caplog: pytest.L
         bench.run(make_request([4] * 200, 1))
         bench.run(make_request(SHARED, 1))
     assert [record.getMessage().split(": ")[1] for record in caplog.records] == [
-        "0 of 100 tokens cached; block 0 has not been seen",
-        "96 of 100 tokens cached; the rest is computed for its outputs",
-        "0 of 200 tokens cached; block 0 has not been seen",
-        "16 of 100 tokens cached; block 1 was evicted",
+        "0 of 7 blocks cached; block 0 has not been seen",
+        "6 of 7 blocks cached; the rest is computed for its outputs",
+        "0 of 13 blocks cached; block 0 has not been seen",
+        "1 of 7 blocks cached; block 1 was evicted",
     ]
 
 

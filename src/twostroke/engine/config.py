@@ -20,6 +20,8 @@ class EngineConfig:
                       answers then depend on what was asked before
     tpot_target       seconds that a step may take while answers run and a prompt is computed; None is 2.25 times
                       what the answers' rows alone take
+    kv_disk           directory for blocks that the pool has no room for; they outlive the process. None keeps none
+    kv_disk_bytes     most bytes of files in it
     model_id          what keys and values depend on beside the tokens: the model's files, the type of the cache
     """
 
@@ -32,6 +34,8 @@ class EngineConfig:
     reuse_generated: bool = False
     tpot_target: float | None = None
     model_id: str = ""
+    kv_disk: str | None = None
+    kv_disk_bytes: int = 4 * 2**30
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -1,6 +1,7 @@
 """Engine: several requests at once, one step at a time. Owns the step's sequence; used by one thread at a time."""
 
 from dataclasses import replace
+from pathlib import Path
 from time import perf_counter
 
 from twostroke.engine.config import EngineConfig
@@ -11,9 +12,11 @@ from twostroke.engine.ledger import Ledger
 from twostroke.engine.plan import StepPlan
 from twostroke.engine.request import FinishReason, Request, State
 from twostroke.engine.scheduler import Scheduler
+from twostroke.engine.spill import Spill
 from twostroke.engine.validation import check_request, resolve_max_tokens
 from twostroke.kvcache.cache import KVCache
 from twostroke.kvcache.chain import BlockChain
+from twostroke.kvcache.disk import DiskTier
 from twostroke.native.batch import FloatArray, StepResult
 
 
@@ -22,7 +25,10 @@ class Engine:
 
     def __init__(self, executor: Executor, config: EngineConfig) -> None:
         self.config = replace(config, max_step_tokens=min(config.max_step_tokens, executor.max_step_tokens))
-        self.cache = KVCache(executor.block_tokens, executor.num_blocks, prefix_cache=config.prefix_cache)
+        self._spill = _spill_of(executor, config)
+        self.cache = KVCache(
+            executor.block_tokens, executor.num_blocks, prefix_cache=config.prefix_cache, store=self._spill
+        )
         self.ledger = Ledger(executor.cost)
         self._executor = executor
         self._scheduler = Scheduler(self.cache, executor.cost, self.config)
@@ -95,6 +101,14 @@ class Engine:
         events, self._events = self._events, []
         return events
 
+    def close(self) -> None:
+        """Keeps on disk, where there is a directory for it, what the prefix cache holds. No step may follow."""
+        if self._spill is not None and self.cache.prefix is not None:
+            for block in self.cache.prefix.idle:
+                self._spill.save(block.key, block.block_ids, wait=True)
+            self._spill.close()
+            self._spill = None
+
     def _constrain(self, plan: StepPlan) -> StepPlan:
         """Masks for the rows that sample under a constraint; requests whose constraint fails or is complete end."""
         ended: set[Request] = set()
@@ -139,3 +153,9 @@ class Engine:
         if request.state is not State.FINISHED:
             self._scheduler.finish(request, reason, error)
         self._events.append(Finished(request, self.ledger.close(request, perf_counter())))
+
+
+def _spill_of(executor: Executor, config: EngineConfig) -> Spill | None:
+    if config.kv_disk is None or not config.prefix_cache or not executor.num_blocks:
+        return None
+    return Spill(executor, DiskTier(Path(config.kv_disk), config.kv_disk_bytes, executor.block_bytes))

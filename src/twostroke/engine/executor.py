@@ -1,8 +1,9 @@
 """Executor: what the engine needs of whatever runs a step. Owns the interface only."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
-from twostroke.native.batch import Batch, FloatArray, StepResult
+from twostroke.native.batch import Batch, ByteArray, FloatArray, StepResult
 from twostroke.program.cost import CostModel
 
 
@@ -11,6 +12,7 @@ class Executor(Protocol):
 
     block_tokens     tokens in a block
     num_blocks       blocks of each cache group
+    block_bytes      bytes that a block of every group takes together
     max_step_tokens  most rows a batch may have
     cost             what a step computes and moves
     """
@@ -22,10 +24,19 @@ class Executor(Protocol):
     def num_blocks(self) -> tuple[int, ...]: ...
 
     @property
+    def block_bytes(self) -> int: ...
+
+    @property
     def max_step_tokens(self) -> int: ...
 
     @property
     def cost(self) -> CostModel: ...
+
+    def export_blocks(self, block_ids: Sequence[int]) -> ByteArray:
+        """What blocks hold, one a cache group, as bytes. Between steps."""
+
+    def import_blocks(self, block_ids: Sequence[int], data: ByteArray) -> None:
+        """Makes blocks hold what `export_blocks` gave. Between steps."""
 
     def submit(self, batch: Batch) -> Any:
         """Starts a step; the handle is good for one `collect`."""

@@ -34,17 +34,20 @@ def _admit(queues: Queues) -> Request | None:
     if not queues.waiting:
         return None
     request, cache = queues.waiting[0], queues.cache
-    match = cache.match(request.chain.keys[: request.num_reusable // cache.block_tokens])
+    keys = request.chain.keys[: request.num_reusable // cache.block_tokens]
+    match = cache.match(keys)
     needed = cache.blocks_for(request.num_tokens) - len(match.blocks)
     spare = len(queues.running)
     if needed + spare > cache.num_free - match.num_idle:
         return None
     cache.attach(request.table, match)
     cache.grow(request.table, request.num_tokens)
-    _log_reuse(request, len(match.blocks) * cache.block_tokens, match.miss)
+    cache.restore(request.table, keys)
+    _log_reuse(request, len(keys) - request.table.num_offered, match.miss)
     return queues.admit_first()
 
 
-def _log_reuse(request: Request, num_reused: int, miss: str) -> None:
-    reason = miss or "the rest is computed for its outputs"
-    _logger.debug("request %s: %d of %d tokens cached; %s", request.id, num_reused, request.num_tokens, reason)
+def _log_reuse(request: Request, num_missed: int, miss: str) -> None:
+    reason = miss if num_missed else "the rest is computed for its outputs"
+    blocks = request.table.num_offered
+    _logger.debug("request %s: %d of %d blocks cached; %s", request.id, blocks, request.table.num_blocks, reason)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from twostroke.kvcache.chain import BlockKey
 from twostroke.kvcache.pool import BlockPool
 from twostroke.kvcache.prefix import Match, PrefixCache
+from twostroke.kvcache.store import BlockStore
 from twostroke.kvcache.table import BlockTable
 
 
@@ -13,14 +14,22 @@ class KVCache:
     """The blocks of all cache groups. `num_blocks` has one count a group; a block holds `block_tokens` tokens.
 
     With a prefix cache, full blocks that were offered stay after their requests, until their room is needed. The
-    cache itself is then one of a block's holders. A block is named in all groups at once: a group with a window keeps
-    those behind it too, as its requests do.
+    cache itself is then one of a block's holders. What is given up goes to the `store`, where there is one. A block is
+    named in all groups at once: a group with a window keeps those behind it too, as its requests do.
     """
 
-    def __init__(self, block_tokens: int, num_blocks: tuple[int, ...], *, prefix_cache: bool = False) -> None:
+    def __init__(
+        self,
+        block_tokens: int,
+        num_blocks: tuple[int, ...],
+        *,
+        prefix_cache: bool = False,
+        store: BlockStore | None = None,
+    ) -> None:
         self.block_tokens = block_tokens
         self.pools = tuple(BlockPool(count) for count in num_blocks)
         self.prefix = PrefixCache() if prefix_cache and num_blocks else None
+        self._store = store
 
     @property
     def num_blocks(self) -> int:
@@ -88,6 +97,14 @@ class KVCache:
                     pool.free((block_id,))
         table.num_offered = max(table.num_offered, len(keys))
 
+    def restore(self, table: BlockTable, keys: Sequence[BlockKey]) -> None:
+        """Brings back, from the store, what follows the offered beginning of a table, as far as these keys go."""
+        if self._store is not None and self.prefix is not None:
+            for index in range(table.num_offered, len(keys)):
+                if not self._store.load(keys[index], table.at(index)):
+                    return
+                self.offer(table, keys[: index + 1])
+
     def release(self, table: BlockTable) -> None:
         """Gives back every block of the table."""
         by_group = [block_ids.tolist() for block_ids in table.first(table.num_blocks)]
@@ -100,5 +117,7 @@ class KVCache:
     def _evict(self) -> None:
         if self.prefix is not None:
             block = self.prefix.evict()
+            if self._store is not None:
+                self._store.save(block.key, block.block_ids)
             for pool, block_id in zip(self.pools, block.block_ids, strict=True):
                 pool.free((block_id,))

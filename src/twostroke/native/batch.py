@@ -9,6 +9,7 @@ from twostroke.program.phase import Phase
 
 IntArray = npt.NDArray[np.int32]
 FloatArray = npt.NDArray[np.float32]
+ByteArray = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.uint32]
 
 

@@ -4,6 +4,7 @@
 Not thread-safe: one thread at a time (the engine's loop sees to that).
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -12,7 +13,7 @@ import numpy as np
 
 from twostroke.errors import ConfigError
 from twostroke.native import _core
-from twostroke.native.batch import Batch, BatchChunk, FloatArray, StepResult
+from twostroke.native.batch import Batch, BatchChunk, ByteArray, FloatArray, StepResult
 from twostroke.native.lower import Lowering, sampled_output
 from twostroke.program.cost import CostModel, Storage
 from twostroke.program.passes import fuse
@@ -73,6 +74,7 @@ class NativeExecutor:
         self.max_step_tokens = config.max_step_tokens
         self.vocab_size = self.program.values[sampled_output(self.program)].dim
         self._core = _start_core(self.isa, config)
+        self._process = os.getpid()
         lowering = Lowering(self._core, self.program, source)
         lowering.run()
         self._value_ids = lowering.values
@@ -84,6 +86,11 @@ class NativeExecutor:
     def weight_bytes(self) -> int:
         """Bytes of packed weights in memory."""
         return self._core.weight_bytes
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes that a block of every cache group takes together."""
+        return self._core.block_bytes
 
     @property
     def kv_pool_bytes(self) -> int:
@@ -102,8 +109,21 @@ class NativeExecutor:
         """For tests: fill arena, scratch and KV pools with NaN."""
         self._core.poison()
 
+    def export_blocks(self, block_ids: Sequence[int]) -> ByteArray:
+        """The keys and values of blocks, one a cache group, as bytes. Raises ValueError for wrong ids."""
+        out = np.empty(self._core.block_bytes, np.uint8)
+        self._core.export_blocks(block_ids, out)
+        return out
+
+    def import_blocks(self, block_ids: Sequence[int], data: ByteArray) -> None:
+        """Makes blocks hold what `export_blocks` gave. Raises ValueError for wrong ids or another number of bytes."""
+        self._core.import_blocks(block_ids, data)
+
     def submit(self, batch: Batch) -> Handle:
-        """Check and lay out a batch. Raises ValueError for numbers that a correct engine never sends."""
+        """Check and lay out a batch. Raises ValueError for numbers that a correct engine never sends, and ConfigError
+        in a process forked after the executor was made: its threads are not there."""
+        if self.config.num_threads > 1 and os.getpid() != self._process:
+            raise ConfigError("a model cannot run in a fork of the process that loaded it; load it in the child")
         chunks = batch.chunks
         if not chunks or any(len(chunk.block_ids) != len(self.num_blocks) for chunk in chunks):
             raise ValueError(f"a step needs chunks, each with {len(self.num_blocks)} block tables")
