@@ -71,12 +71,18 @@ def test_a_device_is_found_by_its_names(device: Device) -> None:
         ("RX 9070 XT", "fp8", 389.0),
         ("Arc B580", "int8", 233.0),
         ("A100 SXM 80GB", "bf16", 312.0),
+        ("Core Ultra 9 285H", "int8", 77.0),
+        ("Grace CPU", "fp32", 7.1),
         ("Apple M1 (8-core GPU)", "fp32", 2.6),
         ("Apple M2 Ultra (76-core GPU)", "fp32", 27.2),
     ],
 )
 def test_flops_are_the_vendors(name: str, kind: str, teraflops: float) -> None:
     assert DEVICES[name].flops[kind] == pytest.approx(teraflops * 1e12, rel=7e-3)
+
+
+def test_unlike_cores_add_up() -> None:
+    assert DEVICES["Core i9-13900K"].flops == {"fp32": pytest.approx((8 * 32 * 5.8 + 16 * 16 * 4.3) * 1e9)}
 
 
 def test_bandwidth_from_bus_width_and_rate() -> None:

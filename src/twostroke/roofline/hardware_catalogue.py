@@ -152,11 +152,19 @@ def _bandwidth(row: Mapping[str, Any]) -> float:
 
 
 def _flops(row: Mapping[str, Any], architectures: Mapping[str, Any]) -> dict[str, float]:
-    stated = {kind: rate * 1e12 for kind, rate in row.get("tflops", {}).items()}
-    if compute := row.get("compute"):
-        per_clock = {k: v for k, v in architectures[compute["of"]].items() if k in ARITHMETIC_TYPES}
-        stated = {kind: each * compute["units"] * compute["ghz"] * 1e9 for kind, each in per_clock.items()} | stated
-    return stated
+    """By type that every group of units has."""
+    rates: dict[str, float] = {}
+    for kind in ARITHMETIC_TYPES:
+        if kind in row.get("tflops", {}):
+            rates[kind] = row["tflops"][kind] * 1e12
+        elif (groups := _groups(row)) and all(kind in architectures[group["of"]] for group in groups):
+            rates[kind] = sum(architectures[each["of"]][kind] * each["units"] * each["ghz"] * 1e9 for each in groups)
+    return rates
+
+
+def _groups(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    compute = row.get("compute", [])
+    return compute if isinstance(compute, list) else [compute]
 
 
 def _link(rate: float | str) -> float:
@@ -176,7 +184,7 @@ def _sources(row: Mapping[str, Any], architectures: Mapping[str, Any], sources: 
     for fact in _FACTS:
         if any(key in row for key in keys[fact]):
             names = [cited if isinstance(cited, str) else cited[fact]]
-            if fact == "flops" and "compute" in row:
-                names.append(architectures[row["compute"]["of"]]["source"])
+            if fact == "flops":
+                names += [architectures[group["of"]]["source"] for group in _groups(row)]
             texts[fact] = "; ".join(dict.fromkeys(sources[name] for name in names))
     return texts
