@@ -288,6 +288,15 @@ NB_MODULE(_core, m) {
             },
             "out"_a, "x"_a, "router"_a, "gates"_a, "ups"_a, "downs"_a, "biases"_a, "top_k"_a, "of_all"_a, "scale"_a,
             "gate"_a)
+        .def(
+            "add_reorder",
+            [](Executor& self, int out, int x, In<int32_t> order) {
+                require(static_cast<int64_t>(order.size()) == self.dim_of(out),
+                        std::to_string(order.size()) + " places for " + std::to_string(self.dim_of(out)) + " elements");
+                require_range("place", order.data(), order.size(), 0, self.dim_of(x));
+                self.add_reorder(out, x, std::vector<int32_t>(order.data(), order.data() + order.size()));
+            },
+            "out"_a, "x"_a, "order"_a)
         .def("add_output_rows", &Executor::add_output_rows, "out"_a, "x"_a)
         .def("finish", &Executor::finish, "logits"_a)
         .def("probe_weights", &Executor::probe_weights, "seconds"_a, nb::call_guard<nb::gil_scoped_release>())

@@ -98,6 +98,11 @@ void Executor::add_experts(ExpertsSpec spec) {
     ops.emplace_back(ExpertsOp{std::move(spec), std::make_shared<std::vector<ExpertsPlan>>(1)});
 }
 
+void Executor::add_reorder(int out, int x, std::vector<int32_t> order) {
+    weight_bytes_ += order.size() * sizeof(int32_t);
+    ops_writing(out).emplace_back(ReorderOp{out, x, std::move(order)});
+}
+
 void Executor::add_output_rows(int out, int x) { output_ops_.emplace_back(OutputRowsOp{out, x}); }
 
 size_t Executor::packed_bytes(const PackedMatrix& matrix) {

@@ -94,6 +94,8 @@ class Executor {
                        float soft_cap, int sinks, int64_t window, int group, int rope);
     void add_elementwise(Elementwise kind, int out, int a, int b, float constant);
     void add_experts(ExpertsSpec spec);
+    // Element i of a row is element order[i] of the input's; all are within the input.
+    void add_reorder(int out, int x, std::vector<int32_t> order);
     void add_output_rows(int out, int x);
 
     // After the last op: allocates arena, scratch and KV pools. `logits` is sampled from.
@@ -114,6 +116,7 @@ class Executor {
     void poison();
 
     const ExecutorConfig& config() const { return config_; }
+    int64_t dim_of(int value) const { return at(values_, value).dim; }
     int64_t vocab_size() const { return values_[static_cast<size_t>(logits_)].dim; }
     int64_t num_token_ids() const { return num_token_ids_; }  // rows of the smallest embedding table
     size_t weight_bytes() const { return weight_bytes_; }
@@ -171,8 +174,10 @@ class Executor {
         ExpertsSpec spec;
         std::shared_ptr<std::vector<ExpertsPlan>> plans;  // of the step in work; of output rows, one a tile
     };
+    struct ReorderOp { int out, x; std::vector<int32_t> order; };
     struct OutputRowsOp { int out, x; };
-    using Op = std::variant<EmbedOp, NormalizeOp, LinearOp, RopeOp, AttentionOp, ElementwiseOp, ExpertsOp, OutputRowsOp>;
+    using Op = std::variant<EmbedOp, NormalizeOp, LinearOp, RopeOp, AttentionOp, ElementwiseOp, ExpertsOp, ReorderOp,
+                            OutputRowsOp>;
 
     // Rows `row` .. `row + num_rows` of one chunk against key ranges `range_begin` .. `range_end`. Where the ranges of
     // some rows are split over units, each unit's states are kept, from `state` on, and merged in order afterwards.
@@ -201,6 +206,7 @@ class Executor {
     void run(int thread, const AttentionOp& op, Work& work);
     void run(int thread, const ElementwiseOp& op, Work& work);
     void run(int thread, const ExpertsOp& op, Work& work);
+    void run(int thread, const ReorderOp& op, Work& work);
     void run(int thread, const OutputRowsOp& op, Work& work);
 
     template <class Copy>

@@ -154,6 +154,17 @@ void Executor::run(int, const ElementwiseOp& op, Work& work) {
     });
 }
 
+void Executor::run(int, const ReorderOp& op, Work& work) {
+    const int64_t in_dim = at(values_, op.x).dim, out_dim = at(values_, op.out).dim;
+    for_rows(work, rows_of(op.x, work), [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+            const float* x = value(op.x) + row * in_dim;
+            float* out = value(op.out) + row * out_dim;
+            for (int64_t i = 0; i < out_dim; ++i) out[i] = x[op.order[static_cast<size_t>(i)]];
+        }
+    });
+}
+
 void Executor::run(int, const OutputRowsOp& op, Work& work) {
     const int64_t dim = at(values_, op.x).dim;
     for_rows(work, work.tile_rows, [&](int64_t begin, int64_t end) {

@@ -27,7 +27,6 @@ def read_all(path: Path, names: list[str]) -> int:
         for name in weights.names:
             info = weights.info(name)
             dequantize(weights.data(name), info.type, info.shape)
-            weights.input_order(name)
     return checkpoint.num_bytes
 
 

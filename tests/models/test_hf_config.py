@@ -44,7 +44,7 @@ def test_defaults() -> None:
         ffn_dim=96,
         vocab_size=320,
         context_length=128,
-        norm_eps=1e-5,
+        norm_eps=1e-6,
         rope_dim=8,
     )
 

@@ -59,7 +59,7 @@ def test_parts_are_the_rows_they_name(stored: GGUFFile) -> None:
         assert set(source.names) == set(parts)
         source.release("rows 3 to 8")
         np.testing.assert_array_equal(values(source, "rows 3 to 8"), m[3:8])
-        assert source.input_order("rows 3 to 8") is None
+        assert source.input_orders == {}
 
 
 def test_whole_tensors_stay_beside_parts(stored: GGUFFile) -> None:

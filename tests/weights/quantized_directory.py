@@ -23,19 +23,19 @@ Matrix = npt.NDArray[Any]
 class Linear:
     """Random codes, zeros and scales of a linear, and its values as each format defines them."""
 
-    def __init__(self, cols: int, group_size: int, bits: int = 4, seed: int = 0) -> None:
+    def __init__(self, cols: int, group_size: int, bits: int = 4, seed: int = 0, rows: int = ROWS) -> None:
         rng = np.random.default_rng(seed)
-        self.cols, self.group_size, self.bits = cols, group_size, bits
+        self.rows, self.cols, self.group_size, self.bits = rows, cols, group_size, bits
         self.groups = math.ceil(cols / group_size)
-        self.codes = rng.integers(0, 1 << bits, (ROWS, cols))
-        self.zeros = rng.integers(0, 1 << bits, (ROWS, self.groups))
-        self.scales = rng.normal(size=(ROWS, self.groups)).astype(np.float16)
+        self.codes = rng.integers(0, 1 << bits, (rows, cols))
+        self.zeros = rng.integers(0, 1 << bits, (rows, self.groups))
+        self.scales = rng.normal(size=(rows, self.groups)).astype(np.float16)
         self.group_of = np.arange(cols) // group_size
 
     def values(self) -> Matrix:
-        """(ROWS, cols), by loops in Python's own numbers."""
-        result = np.empty((ROWS, self.cols))
-        for row in range(ROWS):
+        """(rows, cols), by loops in Python's own numbers."""
+        result = np.empty((self.rows, self.cols))
+        for row in range(self.rows):
             for col in range(self.cols):
                 group = self.group_of[col]
                 step = int(self.codes[row, col]) - int(self.zeros[row, group])
@@ -102,7 +102,7 @@ def read(path: Path) -> tuple[Matrix, TensorType, Matrix | None]:
     with Checkpoint.open(path) as checkpoint:
         weights = CheckpointWeights(checkpoint, NAMES)
         source: WeightSource = weights
-        assert list(source.names) == list(NAMES) and weights.unused == ()
+        assert set(NAMES) <= set(source.names) and weights.unused == ()
         norm = source.info("blk.0.norm.weight")
         assert (norm.type, norm.shape, norm.num_bytes) == (TensorType.F32, (4,), 16)
         np.testing.assert_array_equal(source.data("blk.0.norm.weight").view(np.float32), [1, 2, 3, 4])
@@ -110,7 +110,13 @@ def read(path: Path) -> tuple[Matrix, TensorType, Matrix | None]:
         source.release("blk.0.proj.weight")
         data = source.data("blk.0.proj.weight")
         assert data.nbytes == info.num_bytes == info.type.row_bytes(info.num_values)
-        return dequantize(data, info.type, info.shape), info.type, weights.input_order("blk.0.proj.weight")
+        return dequantize(data, info.type, info.shape), info.type, order_of(weights)
+
+
+def order_of(weights: CheckpointWeights) -> Matrix | None:
+    """The order of the linear's inputs, where it has one of its own."""
+    name = weights.input_orders.get("blk.0.proj.weight")
+    return None if name is None else weights.data(name).view(np.int32)
 
 
 def compressed(bits: int = 4, layout: str = "pack-quantized", **weights: Any) -> dict[str, Any]:

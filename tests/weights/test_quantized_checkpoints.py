@@ -198,7 +198,7 @@ def test_experts_are_stacked(tmp_path: Path) -> None:
     with Checkpoint.open(tmp_path) as checkpoint:
         weights = CheckpointWeights(checkpoint, names)
         info = weights.info("exps")
-        assert (info.shape, info.type, weights.input_order("exps")) == ((3, ROWS, 128), TensorType.G4_64_F16, None)
+        assert (info.shape, info.type, weights.input_orders) == ((3, ROWS, 128), TensorType.G4_64_F16, {})
         values = dequantize(weights.data("exps"), info.type, info.shape)
         np.testing.assert_array_equal(values, np.stack([expert.values() for expert in experts]))
         assert weights.info("plain").shape == (3, 2, 3)

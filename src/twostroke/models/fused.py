@@ -2,7 +2,8 @@
 
 A file stores q, k and v as `attn_qkv`, one after the other or (GPT-NeoX in its own format) head by head; Phi's gate and
 up as one `ffn_up`, gate first; gpt-oss in its own format all experts' gate and up as `ffn_gate_up_exps`, row by row in
-turn, with inputs as rows. GGUF stores the one row that gates a shared expert as a vector.
+turn, in 16 bits with inputs as rows, in MXFP4 with outputs. GGUF stores the one row that gates a shared expert as a
+vector.
 """
 
 from collections.abc import Collection, Iterator
@@ -11,10 +12,13 @@ from twostroke.models.config import ModelConfig
 from twostroke.models.parts import Part
 
 
-def parts_of(config: ModelConfig, stored: Collection[str], *, by_head: bool = False) -> dict[str, Part]:
+def parts_of(
+    config: ModelConfig, stored: Collection[str], *, by_head: bool = False, transposed_experts: bool = True
+) -> dict[str, Part]:
     """Each fused tensor's part by canonical name, for a model whose tensors are named `stored`.
 
-    `by_head`: a fused `attn_qkv` holds q, k and v of one head after those of another.
+    `by_head`: a fused `attn_qkv` holds q, k and v of one head after those of another. `transposed_experts`: rows of
+    a fused `ffn_gate_up_exps`, and of `ffn_down_exps` beside it, are inputs.
     """
     parts: dict[str, Part] = {}
     for layer in range(config.num_layers):
@@ -27,7 +31,7 @@ def parts_of(config: ModelConfig, stored: Collection[str], *, by_head: bool = Fa
             if config.architecture == "phi3" and f"{prefix}ffn_up.{kind}" in stored:
                 parts.update(_gate_up(config, prefix, kind))
             if f"{prefix}ffn_gate_up_exps.{kind}" in stored:
-                parts.update(_experts(config, prefix, kind))
+                parts.update(_experts(config, prefix, kind, transposed=transposed_experts))
     return parts
 
 
@@ -52,14 +56,17 @@ def _gate_up(config: ModelConfig, prefix: str, kind: str) -> Iterator[tuple[str,
         yield f"{prefix}ffn_{name}.{kind}", part
 
 
-def _experts(config: ModelConfig, prefix: str, kind: str) -> Iterator[tuple[str, Part]]:
+def _experts(config: ModelConfig, prefix: str, kind: str, *, transposed: bool) -> Iterator[tuple[str, Part]]:
     count, rows = config.num_experts, config.expert_ffn_dim
     is_matrix = kind == "weight"
     tensor, shape = f"{prefix}ffn_gate_up_exps.{kind}", (count, rows, config.dim) if is_matrix else (count, rows)
     for place, name in enumerate(("gate", "up")):
         index = (slice(None), slice(None), place)
-        yield f"{prefix}ffn_{name}_exps.{kind}", Part(tensor, shape, (count, rows, 2), index, is_matrix, not is_matrix)
-    if is_matrix:
+        yield (
+            f"{prefix}ffn_{name}_exps.{kind}",
+            Part(tensor, shape, (count, rows, 2), index, is_matrix and transposed, not is_matrix),
+        )
+    if is_matrix and transposed:
         shape = (count, config.dim, rows)
         down = f"{prefix}ffn_down_exps.weight"
         yield down, Part(down, shape, (count, config.dim), transposed=True)

@@ -10,6 +10,7 @@ from typing import Any
 from twostroke.errors import ModelFileError, UnsupportedModelError
 from twostroke.models.config import MAX_CONTEXT, MAX_DIM, MAX_EXPERTS, MAX_LAYERS, MAX_VOCAB, ModelConfig
 from twostroke.models.facts import Facts
+from twostroke.models.hf_text import text_config
 from twostroke.models.rope_scaling import read_base, scaling_from_hf
 from twostroke.program.elementwise import Activation
 
@@ -49,6 +50,10 @@ _UNSAID: Mapping[str, Mapping[str, Any]] = {
     "gpt_neox": {"attention_bias": True, "mlp_bias": True, "hidden_act": "gelu", "rotary_pct": 0.25},
     "gpt_oss": {"head_dim": 64, "attention_bias": True, "rope_theta": 150000.0, "sliding_window": 128},
 }
+_EPS: Mapping[str, float] = dict.fromkeys(
+    ("llama", "mistral", "smollm3", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma2", "gemma3_text", "granite"),
+    1e-6,
+)
 _ACTIVATIONS: Mapping[str, Activation] = {
     "silu": "silu",
     "gelu": "gelu",
@@ -80,7 +85,7 @@ def config_from_hf(config: Mapping[str, Any], *, explicit_head: bool | None = No
     UnsupportedModelError for a model type or value that is not supported; each names the key.
     """
     kind = model_type(config)
-    facts = Facts({**_UNSAID.get(kind, {}), **config}, "config.json")
+    facts = Facts({**_UNSAID.get(kind, {}), **text_config(config)}, "config.json")
     for key, only in _ONLY.items():
         facts.require_only(key, *only)
     dim, num_heads = facts.integer("hidden_size", MAX_DIM), facts.integer("num_attention_heads", MAX_DIM)
@@ -102,7 +107,7 @@ def config_from_hf(config: Mapping[str, Any], *, explicit_head: bool | None = No
         head_dim=head_dim,
         ffn_dim=facts.integer("intermediate_size", MAX_DIM),
         vocab_size=facts.integer("vocab_size", MAX_VOCAB),
-        norm_eps=facts.number("layer_norm_eps" if kind in _LAYER_NORMS else "rms_norm_eps", 1.0, 1e-5),
+        norm_eps=facts.number("layer_norm_eps" if kind in _LAYER_NORMS else "rms_norm_eps", 1.0, _EPS.get(kind, 1e-5)),
         windows=_windows(facts, kind, num_layers),
         tied_head=tied,
         **_rope(facts, kind, head_dim, num_layers),
@@ -113,8 +118,9 @@ def config_from_hf(config: Mapping[str, Any], *, explicit_head: bool | None = No
 
 
 def model_type(config: Mapping[str, Any]) -> str:
-    """`model_type`. Raises ModelFileError where it is missing, UnsupportedModelError for one that no family builds."""
-    kind = config.get("model_type")
+    """`model_type` of the text model. Raises ModelFileError where it is missing, UnsupportedModelError for one that no
+    family builds."""
+    kind = text_config(config).get("model_type")
     if not isinstance(kind, str) or not kind:
         raise ModelFileError("config.json 'model_type' is missing or not a string")
     if kind not in ARCHITECTURES:

@@ -4,18 +4,26 @@ A `*` stands for ".weight" and nothing, or ".bias" and "_bias", in names that la
 number of each expert in turn, whose tensors are stacked.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Self
 
 from twostroke.models.config import ModelConfig
 
 Names = Mapping[str, str]
 
-_TOP: Names = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
-_NEOX_TOP: Names = {
-    "token_embd": "gpt_neox.embed_in",
-    "output_norm": "gpt_neox.final_layer_norm",
-    "output": "embed_out",
-}
+_TOP: Names = {"token_embd": "embed_tokens", "output_norm": "norm"}
+_NEOX_TOP: Names = {"token_embd": "embed_in", "output_norm": "final_layer_norm"}
+# Where the embedding, the layers and the last norm are, and the output matrix: in a model of text, in one of more than
+# text as older and newer checkpoints have it, and in one that was saved without an output matrix.
+_ROOTS = (
+    ("model.", "lm_head"),
+    ("language_model.model.", "language_model.lm_head"),
+    ("model.language_model.", "lm_head"),
+    ("model.text_model.", "lm_head"),
+    ("", "lm_head"),
+)
+_NEOX_ROOTS = (("gpt_neox.", "embed_out"), ("", "embed_out"))
 _LAYER: Names = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
@@ -72,18 +80,62 @@ _PLAIN_ENDINGS = {"weight": "", "bias": "_bias"}
 _BUFFERS = (".rotary_emb.inv_freq", ".attention.bias", ".attention.masked_bias")
 
 
-def raw_names(kind: str, config: ModelConfig, names: Iterable[str]) -> dict[str, str | tuple[str, ...]]:
-    """What the checkpoint of a `model_type` calls each canonical tensor; a tuple for the experts that are stacked.
+@dataclass(frozen=True, slots=True)
+class CheckpointNames:
+    """What the checkpoint of a `model_type` calls each canonical tensor: names in layers begin with `root`.
 
-    Raises KeyError for a name that the family's checkpoints have no tensor for.
+    `head` and `table` are the names of the output matrix and of the embedding table.
     """
-    return {name: _raw_name(kind, config, name) for name in names}
 
+    kind: str
+    root: str
+    head: str
 
-def head_and_table(kind: str) -> tuple[str, str]:
-    """Names of the output matrix and of the embedding table."""
-    top = _NEOX_TOP if kind == "gpt_neox" else _TOP
-    return f"{top['output']}.weight", f"{top['token_embd']}.weight"
+    @classmethod
+    def of(cls, kind: str, stored: Collection[str]) -> Self:
+        """Of a checkpoint with these tensors."""
+        roots = _NEOX_ROOTS if kind == "gpt_neox" else _ROOTS
+        found = next((each for each in roots if cls(kind, each[0], "").table in stored), roots[0])
+        return cls(kind, found[0], f"{found[1]}.weight")
+
+    @property
+    def table(self) -> str:
+        return f"{self.root}{self._top['token_embd']}.weight"
+
+    def raw(self, config: ModelConfig, names: Iterable[str]) -> dict[str, str | tuple[str, ...]]:
+        """The raw name of each canonical one; a tuple for the experts that are stacked.
+
+        Raises KeyError for a name that the family's checkpoints have no tensor for.
+        """
+        return {name: self._raw(config, name) for name in names}
+
+    def may_be_unused(self, name: str, num_layers: int) -> bool:
+        """Whether a raw tensor without a place changes nothing: a buffer, or outside of the layers that are run."""
+        prefix = f"{self.root}layers."
+        if name.endswith(_BUFFERS) or not name.startswith(prefix):
+            return True
+        number = name.removeprefix(prefix).partition(".")[0]
+        return number.isdecimal() and int(number) >= num_layers
+
+    @property
+    def _top(self) -> Names:
+        return _NEOX_TOP if self.kind == "gpt_neox" else _TOP
+
+    def _raw(self, config: ModelConfig, canonical: str) -> str | tuple[str, ...]:
+        base, _, ending = canonical.rpartition(".")
+        if base == "output":
+            return self.head
+        if not base.startswith("blk."):
+            return f"{self.root}{self._top[base]}.{ending}"
+        _, layer, part = base.split(".", 2)
+        own = _OWN.get(self.kind, {})
+        pattern = own[part] if part in own else _LAYER[part]
+        if pattern.endswith("*"):
+            return f"{self.root}layers.{layer}.{pattern[:-1]}{_PLAIN_ENDINGS[ending]}"
+        full = f"{self.root}layers.{layer}.{pattern}.{ending}"
+        if "{expert}" in full:
+            return tuple(full.replace("{expert}", str(expert)) for expert in range(config.num_experts))
+        return full
 
 
 def fused_names(kind: str, config: ModelConfig) -> Iterator[str]:
@@ -99,32 +151,3 @@ def fused_names(kind: str, config: ModelConfig) -> Iterator[str]:
 def has_separate_experts(kind: str) -> bool:
     """Whether each expert's matrices are tensors of their own, where there are experts."""
     return kind != "gpt_oss"
-
-
-def may_be_unused(name: str, kind: str, num_layers: int) -> bool:
-    """Whether a raw tensor without a place changes nothing: a buffer, or outside of the layers that are run."""
-    prefix = _layers(kind)
-    if name.endswith(_BUFFERS) or not name.startswith(prefix):
-        return True
-    number = name.removeprefix(prefix).partition(".")[0]
-    return number.isdecimal() and int(number) >= num_layers
-
-
-def _layers(kind: str) -> str:
-    return "gpt_neox.layers." if kind == "gpt_neox" else "model.layers."
-
-
-def _raw_name(kind: str, config: ModelConfig, canonical: str) -> str | tuple[str, ...]:
-    base, _, ending = canonical.rpartition(".")
-    if not base.startswith("blk."):
-        top = _NEOX_TOP if kind == "gpt_neox" else _TOP
-        return f"{top[base]}.{ending}"
-    _, layer, part = base.split(".", 2)
-    own = _OWN.get(kind, {})
-    pattern = own[part] if part in own else _LAYER[part]
-    if pattern.endswith("*"):
-        return f"{_layers(kind)}{layer}.{pattern[:-1]}{_PLAIN_ENDINGS[ending]}"
-    full = f"{_layers(kind)}{layer}.{pattern}.{ending}"
-    if "{expert}" in full:
-        return tuple(full.replace("{expert}", str(expert)) for expert in range(config.num_experts))
-    return full

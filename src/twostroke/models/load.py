@@ -15,9 +15,11 @@ from twostroke.models.config import ModelConfig
 from twostroke.models.fused import parts_of
 from twostroke.models.gguf_config import architecture, config_from_gguf
 from twostroke.models.hf_config import config_from_hf, model_type
-from twostroke.models.hf_names import fused_names, has_separate_experts, head_and_table, may_be_unused, raw_names
+from twostroke.models.hf_names import CheckpointNames, fused_names, has_separate_experts
+from twostroke.models.hf_text import passed_over
 from twostroke.models.parts import PartSource
 from twostroke.models.registry import build_program, family_of
+from twostroke.program.input_order import reorder_inputs
 from twostroke.program.program import Program
 from twostroke.program.values import Weight
 from twostroke.weights.checkpoint import Checkpoint
@@ -36,6 +38,8 @@ MATRIX_TYPES = (
     *(TensorType.IQ3_XXS, TensorType.IQ3_S),
     *(kind for kind in TensorType if not kind.is_in_gguf),  # the groups of quantised checkpoints
 )  # those with kernels
+
+_PACKED_EXPERTS = ".gate_up_proj_blocks"  # of gpt-oss in MXFP4
 
 Source = GGUFFile | CheckpointWeights | PartSource
 
@@ -113,31 +117,36 @@ def _load_directory(path: Path, outputs: Collection[str], context: int | None) -
     checkpoint = Checkpoint.open(path)
     try:
         kind = model_type(checkpoint.config)
-        has_head, warnings = _explicit_head(checkpoint, kind)
+        names = CheckpointNames.of(kind, checkpoint.tensors)
+        has_head, warnings = _explicit_head(checkpoint, names)
         config = config_from_hf(checkpoint.config, explicit_head=has_head)
         _check_count(config, kind, len(checkpoint.tensors))
         program = build_program(replace(config, rope_context=context), outputs)
-        parts = parts_of(config, tuple(fused_names(kind, config)), by_head=kind == "gpt_neox")
+        transposed = not any(name.endswith(_PACKED_EXPERTS) for name in checkpoint.tensors)
+        fused = tuple(fused_names(kind, config))
+        parts = parts_of(config, fused, by_head=kind == "gpt_neox", transposed_experts=transposed)
         stored = dict.fromkeys(parts[name].tensor if name in parts else name for name in program.weights)
-        weights = CheckpointWeights(checkpoint, raw_names(kind, config, stored))
+        weights = CheckpointWeights(checkpoint, names.raw(config, stored))
         source = PartSource(weights, parts) if parts else weights
+        program = reorder_inputs(program, source.input_orders)
         _check_weights(program, config, source)
         for name in weights.unused:
-            if not may_be_unused(name, kind, config.num_layers):
+            if not names.may_be_unused(name, config.num_layers):
                 raise UnsupportedModelError(f"tensor {name!r} has no place in a {kind} model")
+        warnings += passed_over(checkpoint.config, weights.unused)
         return Model(config, program, source, weights.unused, {}, warnings)
     except BaseException:
         checkpoint.close()
         raise
 
 
-def _explicit_head(checkpoint: Checkpoint, kind: str) -> tuple[bool, tuple[str, ...]]:
+def _explicit_head(checkpoint: Checkpoint, names: CheckpointNames) -> tuple[bool, tuple[str, ...]]:
     """Whether logits come from an output matrix of the checkpoint's own, and a warning where it had to be decided.
 
     Without one they come from the embedding table, whatever the configuration says. Where the configuration ties the
     two and there is an output matrix all the same, it is used if it differs from the table.
     """
-    head, table = head_and_table(kind)
+    head, table = names.head, names.table
     if head not in checkpoint.tensors or table not in checkpoint.tensors:
         return head in checkpoint.tensors, ()
     if not config_from_hf(checkpoint.config).tied_head:
@@ -172,14 +181,11 @@ def _check(weight: Weight, config: ModelConfig, source: Source) -> None:
             f" metadata needs {list(weight.shape)}"
         )
     is_matrix = len(weight.shape) > 1 and not weight.name.endswith(".bias")
-    supported = MATRIX_TYPES if is_matrix else (TensorType.F32,)
+    is_order = weight.name.endswith(".input_order")
+    supported = MATRIX_TYPES if is_matrix else (TensorType.I32,) if is_order else (TensorType.F32,)
     if info.type not in supported:
         names = ", ".join(kind.name for kind in supported if kind.is_in_gguf)
         raise UnsupportedModelError(f"tensor {weight.name!r} has type {info.type.name}; supported here: {names}")
-    if not isinstance(source, GGUFFile) and source.input_order(weight.name) is not None:
-        raise UnsupportedModelError(
-            f"tensor {weight.name!r} has its columns sorted by activation (GPTQ's desc_act), which is not supported"
-        )
 
 
 def _in_a_layer(name: str, num_layers: int) -> bool:

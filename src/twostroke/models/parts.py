@@ -79,12 +79,14 @@ class PartSource:
             data = np.ascontiguousarray(np.swapaxes(matrices, -3, -2)).reshape(-1)
         return data.reshape(*part.view, -1)[part.index].reshape(-1)
 
-    def input_order(self, name: str) -> npt.NDArray[np.int32] | None:
-        """The input that each column of a matrix multiplies, where that is not its own number (see the checkpoint)."""
-        if isinstance(self._source, GGUFFile):
-            return None
-        part = self._parts.get(name)
-        return self._source.input_order(name if part is None else part.tensor)
+    @property
+    def input_orders(self) -> Mapping[str, str]:
+        """Names of matrices whose inputs are in an order of its own, and of the tensor with the order."""
+        orders = {} if isinstance(self._source, GGUFFile) else self._source.input_orders
+        return {
+            **{name: order for name, order in orders.items() if name not in self._stored()},
+            **{name: orders[part.tensor] for name, part in self._parts.items() if part.tensor in orders},
+        }
 
     def release(self, name: str) -> None:
         """Give the pages back to the system, of all parts of the stored tensor; `data` still works."""

@@ -75,6 +75,8 @@ def _vectors(program: Program) -> dict[tuple[Weight, float], None]:
             yield bias, 0.0
         if isinstance(op, ops.Attention):
             yield op.sinks, 0.0
+        if isinstance(op, ops.Reorder):
+            yield op.order, 0.0
 
     return {(weight, offset): None for op in program.ops for weight, offset in of(op) if weight is not None}
 

@@ -132,6 +132,10 @@ class Lowering:
             self._ropes[spec] = self.core.add_rope(frequencies, spec.pairing == "interleaved", spec.magnitude)
         return self._ropes[spec]
 
+    def indices(self, weight: Weight) -> npt.NDArray[np.int32]:
+        """A tensor of integers."""
+        return self._source.data(weight.name).view(np.int32)
+
     def _floats(self, weight: Weight) -> np.ndarray[Any, np.dtype[np.float32]]:
         info = self._source.info(weight.name)
         return dequantize(self._source.data(weight.name), info.type, info.shape)
@@ -235,6 +239,10 @@ def _sigmoid_gate(low: Lowering, op: ops.SigmoidGate) -> None:
     _elementwise(low, _core.SIGMOID_GATE, op.output, op.input, op.gate)
 
 
+def _reorder(low: Lowering, op: ops.Reorder) -> None:
+    low.core.add_reorder(low.values[op.output], low.values[op.input], low.indices(op.order))
+
+
 def _output_rows(low: Lowering, op: ops.OutputRows) -> None:
     low.core.add_output_rows(low.values[op.output], low.values[op.input])
 
@@ -247,6 +255,7 @@ NATIVE: Mapping[type[ops.Op], Rule | str] = {
     ops.Attention: _attention,
     ops.Add: _add,
     ops.Gated: _gated,
+    ops.Reorder: _reorder,
     ops.OutputRows: _output_rows,
     ops.Experts: _experts,
     ops.Activate: _activate,

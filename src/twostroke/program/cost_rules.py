@@ -122,6 +122,10 @@ def _experts(op: ops.Experts, values: Values) -> Iterator[Term]:
     yield _flops(x, 4 * routed.num_experts)
 
 
+def _reorder(op: ops.Reorder, values: Values) -> Iterator[Term]:
+    yield _whole(op.order, values[op.input])
+
+
 def _output_rows(op: ops.OutputRows, values: Values) -> Iterator[Term]:
     return iter(())
 
@@ -139,5 +143,6 @@ COST_RULES: Mapping[type[ops.Op], Rule] = {
     ops.Scale: _scale,
     ops.SoftCap: _soft_cap,
     ops.SigmoidGate: _sigmoid_gate,
+    ops.Reorder: _reorder,
     ops.OutputRows: _output_rows,
 }

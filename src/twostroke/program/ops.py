@@ -31,6 +31,7 @@ __all__ = [
     "Op",
     "OutputRows",
     "ProgramError",
+    "Reorder",
     "Rope",
     "Scale",
     "SigmoidGate",
@@ -203,6 +204,29 @@ class Attention(Op):
 
 
 @dataclass(frozen=True, slots=True)
+class Reorder(Op):
+    """The elements of each row in another order: element i of the output is element order[i] of the input."""
+
+    kind: ClassVar[str] = "reorder"
+    output: str
+    input: str
+    order: Weight
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (self.input,)
+
+    @property
+    def weights(self) -> tuple[Weight, ...]:
+        return (self.order,)
+
+    def shapes(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
+        x = values[self.input]
+        require(self.order.shape == (x.dim,), f"{self.order} does not order {x}")
+        return (Value(self.output, x.dim, x.rows),)
+
+
+@dataclass(frozen=True, slots=True)
 class OutputRows(Op):
     """Only the rows whose outputs the step was asked for; what follows runs on them alone."""
 
@@ -226,6 +250,6 @@ def _require_rope(rope: RopeSpec, head_dim: int) -> None:
 
 
 OP_KINDS: tuple[type[Op], ...] = (
-    *(Embed, Normalize, Linear, Rope, Attention, Experts, OutputRows),
+    *(Embed, Normalize, Linear, Rope, Attention, Experts, Reorder, OutputRows),
     *(Add, Gated, Activate, Scale, SoftCap, SigmoidGate),
 )

@@ -129,6 +129,10 @@ def sigmoid_gate(op: ops.SigmoidGate, step: Step) -> tuple[Array, ...]:
     return (step.values[op.input] * sigmoid(step.values[op.gate]),)
 
 
+def reorder(op: ops.Reorder, step: Step) -> tuple[Array, ...]:
+    return (step.values[op.input][:, step.weight(op.order).astype(np.int64)],)
+
+
 def output_rows(op: ops.OutputRows, step: Step) -> tuple[Array, ...]:
     x = step.values[op.input]
     return (x[len(x) - step.num_outputs :],)
@@ -147,6 +151,7 @@ REFERENCE: Mapping[type[ops.Op], Rule] = {
     ops.Scale: scale,
     ops.SoftCap: soft_cap,
     ops.SigmoidGate: sigmoid_gate,
+    ops.Reorder: reorder,
     ops.OutputRows: output_rows,
 }
 

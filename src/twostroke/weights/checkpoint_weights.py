@@ -13,7 +13,6 @@ import numpy.typing as npt
 from twostroke.errors import ModelFileError, TwostrokeError, UnsupportedModelError
 from twostroke.weights.checkpoint import CONFIG, Checkpoint
 from twostroke.weights.dequantize import dequantize
-from twostroke.weights.grouped_blocks import pack
 from twostroke.weights.linear_parts import LinearParts
 from twostroke.weights.linears import QuantizedLinear, find_linear
 from twostroke.weights.quantization_config import Quantization, read_quantization
@@ -34,6 +33,9 @@ class CheckpointWeights:
     Offsets are 0 in `tensors`, since a tensor need not lie in the file as it is given. `unused` are the raw tensors
     that no canonical one needs.
 
+    Where a checkpoint has sorted a matrix's columns by activation, `input_orders` names the tensor, (cols,) I32, of the
+    input that each column multiplies; equal orders are one tensor.
+
     Raises ModelFileError for a tensor that is missing or of another shape than its fellows, UnsupportedModelError for a
     quantisation or dtype that is not run.
     """
@@ -42,11 +44,14 @@ class CheckpointWeights:
         self._checkpoint = checkpoint
         self._quantization = _quantization(checkpoint)
         self._pieces: dict[str, tuple[Piece, ...]] = {}
+        self._orders: dict[str, npt.NDArray[np.int32]] = {}
+        self.input_orders: dict[str, str] = {}
         self.tensors: dict[str, TensorInfo] = {}
         for name, raw_names in names_of.items():
             stacked = isinstance(raw_names, tuple)
             self._pieces[name] = tuple(map(self._piece, raw_names if isinstance(raw_names, tuple) else (raw_names,)))
             self.tensors[name] = self._describe(name, stacked)
+            self._find_order(name)
         used = {raw for pieces in self._pieces.values() for piece in pieces for raw in _raw_names(piece)}
         self.unused = tuple(name for name in checkpoint.tensors if name not in used)
 
@@ -75,23 +80,14 @@ class CheckpointWeights:
     def data(self, name: str) -> npt.NDArray[np.uint8]:
         """The tensor's packed bytes, (num_bytes,) uint8: a view of the file, or packed anew at each call."""
         info = self.info(name)
+        if name in self._orders:
+            return self._orders[name].view(np.uint8)
         parts = [self._bytes(piece, info.type) for piece in self._pieces[name]]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def input_order(self, name: str) -> npt.NDArray[np.int32] | None:
-        """The input that each column of a matrix multiplies, (cols,) int32, where a checkpoint has sorted the columns
-        by activation; None for all others, whose column i multiplies input i.
-
-        Raises UnsupportedModelError for stacked matrices with an order each.
-        """
-        orders = [linear.input_order() for _, linear in self._pieces[name] if linear is not None]
-        if len(orders) > 1 and any(order is not None for order in orders):
-            raise UnsupportedModelError(f"tensor {name!r} stacks matrices whose inputs are in orders of their own")
-        return orders[0] if orders else None
-
     def release(self, name: str) -> None:
         """Give the tensor's pages back to the system; `data` still works and reads them again."""
-        for piece in self._pieces[name]:
+        for piece in self._pieces.get(name, ()):
             for raw in _raw_names(piece):
                 self._checkpoint.release(raw)
 
@@ -100,10 +96,29 @@ class CheckpointWeights:
         self._checkpoint.close()
 
     def _piece(self, raw_name: str) -> Piece:
-        if self._quantization is None or not raw_name.endswith(_WEIGHT):
+        if self._quantization is None:
             return raw_name, None
-        parts = LinearParts(self._checkpoint, raw_name.removesuffix(_WEIGHT))
+        if self._quantization.layout == "mxfp4":
+            return raw_name, find_linear(LinearParts(self._checkpoint, f"{raw_name}_"), self._quantization)
+        if not raw_name.endswith(_WEIGHT):
+            return raw_name, None
+        parts = LinearParts(self._checkpoint, raw_name.removesuffix(_WEIGHT) + ".")
         return raw_name, find_linear(parts, self._quantization)
+
+    def _find_order(self, name: str) -> None:
+        """Note the order of a matrix's inputs where it has one of its own."""
+        orders = [linear.input_order() for _, linear in self._pieces[name] if linear is not None]
+        if all(order is None for order in orders):
+            return
+        if len(orders) > 1 or orders[0] is None:
+            raise UnsupportedModelError(f"tensor {name!r} stacks matrices whose inputs are in orders of their own")
+        for known, order in self._orders.items():
+            if np.array_equal(order, orders[0]):
+                self.input_orders[name] = known
+                return
+        full = name.removesuffix(_WEIGHT) + ".input_order"
+        self.input_orders[name], self._orders[full] = full, orders[0]
+        self.tensors[full] = TensorInfo(full, orders[0].shape, TensorType.I32, 0, orders[0].nbytes)
 
     def _describe(self, name: str, stacked: bool) -> TensorInfo:
         found = {self._type_and_shape(piece) for piece in self._pieces[name]}
@@ -128,7 +143,7 @@ class CheckpointWeights:
     def _bytes(self, piece: Piece, kind: TensorType) -> npt.NDArray[np.uint8]:
         raw_name, linear = piece
         if linear is not None:
-            return pack(linear.read(), kind)
+            return linear.read()
         raw, data = self._checkpoint.raw(raw_name), self._checkpoint.data(raw_name)
         if _PLAIN[raw.dtype] == kind:
             return data

@@ -52,6 +52,10 @@ def _f16(blocks: Bytes) -> Floats:
     return blocks.view(np.float16).astype(np.float32)
 
 
+def _i32(blocks: Bytes) -> Floats:
+    return blocks.view(np.int32).astype(np.float32)  # indices of inputs, far below 2^24
+
+
 def _bf16(blocks: Bytes) -> Floats:
     return (blocks.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
 
@@ -60,6 +64,7 @@ _UNPACK: dict[TensorType, Callable[[Bytes], Floats]] = {
     TensorType.F32: _f32,
     TensorType.F16: _f16,
     TensorType.BF16: _bf16,
+    TensorType.I32: _i32,
     TensorType.Q4_0: blocks_32.q4_0,
     TensorType.Q4_1: blocks_32.q4_1,
     TensorType.Q5_0: blocks_32.q5_0,

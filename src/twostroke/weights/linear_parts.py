@@ -17,21 +17,24 @@ SCALES = ("F16", "BF16", "F32")
 
 @dataclass(frozen=True, slots=True)
 class LinearParts:
-    """The tensors `module`.NAME of a checkpoint. Messages name them in full."""
+    """The tensors of a checkpoint whose names are `prefix` and then NAME. Messages name them in full."""
 
     checkpoint: Checkpoint
-    module: str
+    prefix: str
+
+    def full(self, name: str) -> str:
+        return self.prefix + name
 
     def __contains__(self, name: str) -> bool:
-        return f"{self.module}.{name}" in self.checkpoint.tensors
+        return self.full(name) in self.checkpoint.tensors
 
     def array(self, name: str) -> npt.NDArray[Any]:
         """The tensor, a view; BF16 as uint16."""
-        return self.checkpoint.array(f"{self.module}.{name}")
+        return self.checkpoint.array(self.full(name))
 
     def raw(self, name: str, dtypes: tuple[str, ...]) -> RawTensor:
         """The tensor's header entry. Raises ModelFileError when it is missing, UnsupportedModelError for its dtype."""
-        raw = self.checkpoint.raw(f"{self.module}.{name}")
+        raw = self.checkpoint.raw(self.full(name))
         if raw.dtype not in dtypes:
             known = " or ".join(dtypes)
             raise UnsupportedModelError(
@@ -70,7 +73,7 @@ class LinearParts:
             return None
         order = np.argsort(group_of, kind="stable").astype(np.int32)
         if not np.array_equal(group_of[order], expected):
-            name = f"{self.module}.{name}"
+            name = self.full(name)
             raise ModelFileError(
                 f"{self.checkpoint.path}: tensor {name!r} does not give {group_size:,} inputs to each group"
             )

@@ -1,8 +1,8 @@
 """What `quantization_config` of a checkpoint says about its weights, or why it is refused. Owns no tensor.
 
-Four layouts are run from their own numbers: GPTQ and AWQ with 4 bits, compressed-tensors' `pack-quantized` with 4 and 8
-bits, and FP8. Sources: the configurations of AutoGPTQ and GPTQModel, AutoAWQ, compressed-tensors, and transformers'
-fine-grained FP8.
+Five layouts are run from their own numbers: GPTQ and AWQ with 4 bits, compressed-tensors' `pack-quantized` with 4 and 8
+bits, FP8 and MXFP4. Sources: the configurations of AutoGPTQ and GPTQModel, AutoAWQ, compressed-tensors, and
+transformers' fine-grained FP8 and MXFP4.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ class Quantization:
     `rows_of_block` is the rows that share a scale (FP8 in blocks), else 0. `symmetric` weights have no stored zeros.
     """
 
-    layout: Literal["gptq", "awq", "packed", "fp8"]
+    layout: Literal["gptq", "awq", "packed", "fp8", "mxfp4"]
     bits: int
     group_size: int
     zero_shift: int = 0
@@ -39,7 +39,7 @@ def read_quantization(config: Mapping[str, Any]) -> Quantization | None:
         return None
     if not isinstance(fields, dict):
         raise ModelFileError("quantization_config is not an object")
-    readers = {"gptq": _gptq, "awq": _awq, "compressed-tensors": _compressed, "fp8": _fp8}
+    readers = {"gptq": _gptq, "awq": _awq, "compressed-tensors": _compressed, "fp8": _fp8, "mxfp4": _mxfp4}
     method = fields.get("quant_method", "compressed-tensors" if "config_groups" in fields else None)
     if not isinstance(method, str) or method not in readers:
         known = ", ".join(readers)
@@ -98,6 +98,10 @@ def _fp8(fields: _Fields) -> Quantization:
         return Quantization("fp8", 8, 0)
     rows, cols = _block(block)
     return Quantization("fp8", 8, cols, rows_of_block=rows, scale_name="weight_scale_inv")
+
+
+def _mxfp4(fields: _Fields) -> Quantization:
+    return Quantization("mxfp4", 4, 32)
 
 
 def _compressed(fields: _Fields) -> Quantization:
