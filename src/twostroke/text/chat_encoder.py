@@ -39,6 +39,11 @@ class ChatEncoder:
         self._control_texts = ControlTexts(tokenizer.control_texts())
         template.start()
 
+    @property
+    def source(self) -> str:
+        """The text of the model's chat templates."""
+        return self._template.source
+
     def encode(
         self,
         messages: Sequence[Mapping[str, object]],
