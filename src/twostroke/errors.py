@@ -59,3 +59,7 @@ class InvalidRequestError(TwostrokeError):
 
 class ConfigError(TwostrokeError):
     """A configuration field is unknown or outside its range, or this machine lacks what was asked for."""
+
+
+class EndpointError(TwostrokeError):
+    """A server that is to be measured cannot be reached, or answers with errors only; the message has the first."""

@@ -1,0 +1,1 @@
+"""Measuring: any OpenAI-compatible endpoint under load (`load_test`)."""

@@ -1,0 +1,63 @@
+"""`bench --url`. Owns what a load test prints and writes, and in which order."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from twostroke.bench.config import LoadTestConfig
+from twostroke.bench.load_test import LoadTest, load_test
+from twostroke.bench.metrics import Figures
+from twostroke.bench.report import csv_text, report_of
+from twostroke.cli.load_progress import LoadProgress
+from twostroke.cli.load_report import definition_lines, head_lines, stage_lines, sweep_lines
+from twostroke.errors import ConfigError
+
+_INTERRUPTED = 130
+
+
+def run_load_test(config: LoadTestConfig, html: str | None, csv: str | None, as_json: bool) -> None:
+    """Runs it, prints a table or one JSON object, writes the files asked for. Exits with 1 where no request succeeded,
+    with 130 after Ctrl-C. Raises what `load_test` raises, and ConfigError for a file that cannot be written."""
+    for path in (html, csv):
+        _check_writable(path)
+    progress = LoadProgress()
+
+    def on_stage(figures: Figures) -> None:
+        progress.clear()
+        if not as_json:
+            click.echo("\n".join([*stage_lines(figures), ""]))
+
+    test = load_test(config, progress, on_stage)
+    if csv is not None:
+        Path(csv).write_text(csv_text(test), encoding="utf-8")
+    if html is not None:
+        from twostroke.bench.page import page_of
+
+        Path(html).write_text(page_of(test), encoding="utf-8")
+    click.echo(json.dumps(report_of(test)) if as_json else "\n".join(_closing_lines(test)))
+    if test.was_stopped:
+        sys.exit(_INTERRUPTED)
+    if not any(stage.num_ok for stage in test.stages):
+        sys.exit(1)
+
+
+def _closing_lines(test: LoadTest) -> Iterator[str]:
+    if sweep := list(sweep_lines(test)):
+        yield from (*sweep, "")
+    yield from head_lines(test)
+    yield ""
+    yield from definition_lines()
+
+
+def _check_writable(path: str | None) -> None:
+    """Raises ConfigError now, and not after the run."""
+    if path is None:
+        return
+    try:
+        with Path(path).open("a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
