@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 DEFINITIONS = {
-    "ttft": "time to first token: from the request written to its open connection to the first delta of any kind, reasoning included",
+    "ttft": "time to first token: from writing the request to an open connection to the first delta of any kind, "
+    "reasoning included",
     "first_content": "the same to the first delta with content, which is what a reader of the answer waits for",
     "tpot": "time per output token after the first: (last delta - first delta) / (tokens in the stream - 1)",
     "itl": "inter-token latency: the gap between one delta and the next; a delta may bring several tokens",
