@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from twostroke.bench.load_test import LoadTest
 from twostroke.bench.metrics import Figures, Spread
 from twostroke.bench.record import DEFINITIONS
+from twostroke.bench.units import rate_text, time_text
 from twostroke.cli.figures import printable, table
 
 _WIDTH = 110
@@ -21,17 +22,17 @@ _TIMES = (
 
 def stage_lines(figures: Figures) -> Iterator[str]:
     """One stage: rates, distributions, errors, and what makes it doubtful."""
-    rates = f"{figures.requests_per_second:.3g} requests/s"
+    rates = f"{rate_text(figures.requests_per_second)} requests/s"
     if figures.prompt_tokens or figures.output_tokens:
-        rates += f"   {_rate(figures.output_tokens_per_second)} output tokens/s"
-        rates += f"   {_rate(figures.total_tokens_per_second)} with prompts"
+        rates += f"   {rate_text(figures.output_tokens_per_second)} output tokens/s"
+        rates += f"   {rate_text(figures.total_tokens_per_second)} with prompts"
     yield f"{figures.run.stage.name}: {figures.num_ok} of {figures.num_requests} requests in {figures.window:.1f} s"
     yield f"  {rates}"
-    rows = [("", *_COLUMNS)]
+    rows: list[tuple[str, ...]] = [("", *_COLUMNS)]
     for label, name in _TIMES:
         spread: Spread | None = getattr(figures, name)
         if spread is not None and (name != "first_content" or spread != figures.ttft):
-            rows.append((label, *(_time(getattr(spread, column)) for column in _COLUMNS)))
+            rows.append((label, *(time_text(getattr(spread, column)) for column in _COLUMNS)))
     for label, spread in (("prompt tokens", figures.prompt_size), ("output tokens", figures.output_size)):
         if spread is not None:
             rows.append((label, *(f"{getattr(spread, column):,.0f}" for column in _COLUMNS)))
@@ -42,7 +43,7 @@ def stage_lines(figures: Figures) -> Iterator[str]:
 
 def _remarks(figures: Figures) -> Iterator[tuple[str, str]]:
     if figures.good_share is not None and figures.good_per_second is not None:
-        yield "goodput", f"{figures.good_per_second:.3g} requests/s, {figures.good_share:.0%} of those measured"
+        yield "goodput", f"{rate_text(figures.good_per_second)} requests/s, {figures.good_share:.0%} of those measured"
     if figures.cached_tokens:
         yield "cached", f"{figures.cached_tokens:,} of {figures.prompt_tokens:,} prompt tokens, as the server states"
     if figures.tokens_per_delta is not None and not 0.98 < figures.tokens_per_delta < 1.02:
@@ -53,8 +54,8 @@ def _remarks(figures: Figures) -> Iterator[tuple[str, str]]:
     if figures.num_cancelled:
         yield "stopped", f"{figures.num_cancelled} requests were under way and are not counted"
     if (lag := figures.run.lag) is not None:
-        send = "" if lag.send_p99 is None else f"; requests left {_time(lag.send_p99)} late at p99"
-        late = f"read {_time(lag.p50)} late at p50, {_time(lag.p99)} at p99{send}"
+        send = "" if lag.send_p99 is None else f"; requests left {time_text(lag.send_p99)} late at p99"
+        late = f"read {time_text(lag.p50)} late at p50, {time_text(lag.p99)} at p99{send}"
         yield "generator", f"{late}; {lag.cpu_share:.0%} of a core"
     yield from (("note", doubt) for doubt in figures.doubts)
     yield from (("INVALID", fault) for fault in figures.faults)
@@ -80,16 +81,18 @@ def sweep_lines(test: LoadTest) -> Iterator[str]:
     """All stages at a glance; nothing for a single one."""
     if len(test.stages) < 2:
         return
-    rows = [("load", "requests/s", "output tok/s", "total tok/s", "TTFT p50", "p99", "TPOT p50", "p99", "errors", "")]
+    rows: list[tuple[str, ...]] = [
+        ("load", "requests/s", "output tok/s", "total tok/s", "TTFT p50", "p99", "TPOT p50", "p99", "errors", "")
+    ]
     for stage in test.stages:
         times = [(spread.p50, spread.p99) if spread else (None, None) for spread in (stage.ttft, stage.tpot)]
         rates = (stage.output_tokens_per_second, stage.total_tokens_per_second)
         rows.append(
             (
                 stage.run.stage.name,
-                f"{stage.requests_per_second:.3g}",
-                *map(_rate, rates),
-                *("-" if value is None else _time(value) for pair in times for value in pair),
+                rate_text(stage.requests_per_second),
+                *map(rate_text, rates),
+                *("-" if value is None else time_text(value) for pair in times for value in pair),
                 str(sum(stage.errors.values())),
                 "invalid" if stage.faults else "",
             )
@@ -113,16 +116,3 @@ def definition_lines() -> Iterator[str]:
 def _wrapped(label: str, text: str, indent: str = "  ", width: int = 13) -> list[str]:
     first = f"{indent}{label.ljust(width)}  "
     return textwrap.wrap(text, _WIDTH, initial_indent=first, subsequent_indent=" " * len(first))
-
-
-def _time(seconds: float) -> str:
-    """Three digits: 3.12 ms, 123 ms, 12.3 s."""
-    if seconds >= 0.9995:
-        return f"{seconds:.2f} s" if seconds < 9.995 else f"{seconds:.1f} s"
-    milliseconds = seconds * 1e3
-    digits = 2 if milliseconds < 9.995 else 1 if milliseconds < 99.95 else 0
-    return f"{milliseconds:.{digits}f} ms"
-
-
-def _rate(value: float) -> str:
-    return f"{value:,.0f}" if value >= 99.5 else f"{value:.3g}"
