@@ -15,8 +15,11 @@ from tests.tiny_families import KEYS, write_tiny_family
 
 from twostroke.engine.config import EngineConfig
 from twostroke.engine.engine import Engine
+from twostroke.engine.lookup import PromptLookup
 from twostroke.engine.request import FinishReason
+from twostroke.engine.speculation import Speculation
 from twostroke.models.load import load_model
+from twostroke.native.batch import IntArray
 
 STEM = 75  # 4 blocks and a bit; windows are 16 and 24 tokens
 LENGTHS = (75, 80, 81, 90, 64, 65, 100, 270)
@@ -70,6 +73,33 @@ def test_a_wrong_block_would_show(made: Made, family: str) -> None:
     while engine.has_work:
         engine.step()
     assert right.num_cached == 80 and right.generated_ids != [token for token, _, _ in alone[3]]
+
+
+@pytest.mark.parametrize("family", KEYS)
+def test_drafts_change_nothing(made: Made, monkeypatch: pytest.MonkeyPatch, family: str) -> None:
+    """Drafts of what is known to follow, with a mistake at ever another place, whenever one can be made."""
+    case, _ = made(family)
+    few = FamilyCase(case.model, case.prompts[:6], [40, 35, 31, 28, 30, 26])
+    executor = few.executor()
+    expected = [few.answers(executor, [r], speculation=False)[0] for r in few.requests()]
+    whole = [[*prompt, *(t for t, _, _ in answer)] for prompt, answer in zip(few.prompts, expected, strict=True)]
+    counts = []
+
+    def draft(_: PromptLookup, tokens: IntArray, most: int) -> list[int]:
+        known = len(tokens)
+        following = [text[known : known + most] for text in whole if text[:known] == tokens.tolist()]
+        if following and len(following[0]) > known % 6:
+            following[0][known % 6] ^= 1
+        return following[0] if following else []
+
+    monkeypatch.setattr(PromptLookup, "draft", draft)
+    monkeypatch.setattr(PromptLookup, "learn", lambda _, *count: counts.append(count))
+    monkeypatch.setattr(Speculation, "_pays", lambda *_: True)
+    for batch, blocks in ((1, PLENTY), (4, 18)):
+        answers = few.answers(few.executor(1, blocks), few.requests(), max_running=batch)
+        assert answers == expected
+    drafted, accepted = (sum(count) for count in zip(*counts, strict=True))
+    assert accepted > 80 and drafted > accepted
 
 
 @pytest.fixture(scope="module")

@@ -215,7 +215,7 @@ class Bench:
 @pytest.fixture
 def make_bench() -> Callable[..., Bench]:
     def make(num_blocks: tuple[int, ...] = (256, 256), *, context: int = 2048, **settings: int) -> Bench:
-        settings.setdefault("prefix_cache", False)
+        settings = {"prefix_cache": False, "speculation": False, **settings}
         executor = FakeExecutor(num_blocks, step_tokens=settings.pop("executor_rows", 512))
         return Bench(executor, Engine(executor, EngineConfig(VOCAB_SIZE, context, **settings)))
 

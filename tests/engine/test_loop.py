@@ -150,9 +150,12 @@ def test_a_failed_request_raises_where_it_is_read_and_the_loop_lives(make_bench,
     assert len(ids_of(loop.submit(make_request(5, 9)))) == 9
 
 
-def test_an_interrupt_ends_the_step_and_the_loop_lives(make_bench, make_request) -> None:
+def test_an_interrupt_is_no_failure_of_anyones_request(make_bench, make_request) -> None:
+    """The step it fell into has not happened: the text of all is what it would have been."""
+    (expected,) = make_bench().run(make_request(6, 9))
     bench = make_bench()
     loop = EngineLoop(bench.engine)
+    other = loop.submit(make_request(6, 9))
     collect, calls = bench.executor.collect, []
 
     def interrupted(handle):
@@ -164,8 +167,10 @@ def test_an_interrupt_ends_the_step_and_the_loop_lives(make_bench, make_request)
     bench.executor.collect = interrupted
     stream = loop.submit(make_request(5, 9))
     next(stream)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), stream:
         next(stream)
+    assert ids_of(other) == expected.ids and other.request.finish_reason is FinishReason.LENGTH
+    assert stream.request.finish_reason is FinishReason.CANCELLED
     assert all(pool.num_free == pool.num_blocks for pool in bench.engine.cache.pools)
     assert len(ids_of(loop.submit(make_request(5, 9)))) == 9
 

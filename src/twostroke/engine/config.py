@@ -18,6 +18,7 @@ class EngineConfig:
     prefix_cache      full blocks are kept for later requests that begin alike
     reuse_generated   blocks of generated rows may begin a later prompt. They have the numerics of decode, so that
                       answers then depend on what was asked before
+    speculation       few answers at a time may be drafted from what they said before, where that is faster
     tpot_target       seconds that a step may take while answers run and a prompt is computed; None is 2.25 times
                       what the answers' rows alone take
     kv_disk           directory for blocks that the pool has no room for; they outlive the process. None keeps none
@@ -32,6 +33,7 @@ class EngineConfig:
     max_running: int = 64
     prefix_cache: bool = True
     reuse_generated: bool = False
+    speculation: bool = True
     tpot_target: float | None = None
     model_id: str = ""
     kv_disk: str | None = None

@@ -1,13 +1,17 @@
 """Decode policy: a row for each request that generates, growth of its blocks, preemption where there are none."""
 
+from collections.abc import Sequence
+
 from twostroke.engine.plan import Chunk
 from twostroke.engine.queues import Queues
 from twostroke.engine.request import Request
+from twostroke.engine.speculation import MOST_RUNNING, Speculation
 from twostroke.program.phase import Phase
 
 
-def decode_chunks(queues: Queues, budget: int) -> list[Chunk]:
-    """One row of every running request that has caught up, oldest first, `budget` at most.
+def decode_chunks(queues: Queues, budget: int, speculation: Speculation) -> list[Chunk]:
+    """One row of every running request that has caught up, oldest first, `budget` at most; and drafted ones after it
+    where no request lags behind and drafts promise to pay.
 
     A request that needs a block when none is free takes those of the latest admitted. The oldest can therefore always
     go on, and every request ends.
@@ -20,7 +24,23 @@ def decode_chunks(queues: Queues, budget: int) -> list[Chunk]:
         if request.has_caught_up and _grow(queues, request):
             chunks.append(Chunk(request.num_computed, 1, 1, request, Phase.DECODE))
         index += 1
+    if len(chunks) == len(running) <= MOST_RUNNING:
+        left = budget - len(chunks)
+        for index, chunk in enumerate(chunks):
+            chunks[index] = _with_drafts(queues, chunk, speculation.drafts(chunk.request, len(chunks), left))
+            left -= chunks[index].length - 1
     return chunks
+
+
+def _with_drafts(queues: Queues, chunk: Chunk, drafts: Sequence[int]) -> Chunk:
+    """The chunk with drafted rows; without, where their blocks are not free: nobody is preempted for a guess."""
+    request = chunk.request
+    end = request.num_tokens + len(drafts)
+    if not drafts or not queues.cache.grow(request.table, end):
+        return chunk
+    request.tokens[request.num_tokens : end] = drafts
+    rows = 1 + len(drafts)
+    return Chunk(chunk.start, rows, rows, request, chunk.phase, drafts=tuple(drafts))
 
 
 def _grow(queues: Queues, request: Request) -> bool:

@@ -79,7 +79,8 @@ class Engine:
     def step(self) -> list[Event]:
         """Schedule, run, commit. Returns what happened since the last call.
 
-        Where the executor raises, the step's requests end with finish reason "error"; the others go on.
+        Where the executor raises, the step's requests end with finish reason "error"; the others go on. An interrupt
+        while it runs is no failure: the step has not happened, and the next call plans it again.
         """
         started = perf_counter()
         plan = self._scheduler.schedule()
@@ -89,8 +90,12 @@ class Engine:
         if plan.chunks:
             try:
                 result, hidden = self._run(plan)
+            except Exception as error:
+                self._fail(plan, error)
+                return self.take_events()
+            try:
                 self._commit(plan, result, hidden, started)
-            except BaseException as error:
+            except BaseException as error:  # some of it may have been taken
                 self._fail(plan, error)
                 if not isinstance(error, Exception):
                     raise
@@ -138,6 +143,7 @@ class Engine:
         now = perf_counter()
         self.ledger.record(plan, result.seconds, started, now)
         self._scheduler.pace.observe(plan.decode, self.ledger.recent[-1])
+        self._scheduler.speculation.observe(plan, now - started)
         for token in progress.tokens:
             self.ledger.record_token(token.request, now)
         self._events += progress.tokens

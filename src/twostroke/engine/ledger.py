@@ -116,6 +116,8 @@ class Ledger:
             if account.scheduled_at is None:
                 account.scheduled_at = started
             end = chunk.start + chunk.length
+            if chunk.drafts:
+                end = min(end, chunk.request.num_computed)  # rows of drafts that did not come true are no tokens
             tokens = max(0, end - max(chunk.start, account.num_seen))
             account.num_seen = max(account.num_seen, end)
             if chunk.phase not in step:

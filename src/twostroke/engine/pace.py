@@ -48,6 +48,8 @@ class Pace:
 
     def observe(self, decode: Sequence[Chunk], record: StepRecord) -> None:
         """Learns from a step that had these decode rows among others."""
+        if any(chunk.drafts for chunk in decode):
+            return  # not what these answers' rows alone take
         if not decode:
             sums = record.phases.get(Phase.PREFILL)
             if sums is not None:

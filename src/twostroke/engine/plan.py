@@ -16,12 +16,14 @@ class Chunk(ChunkShape):
     """Rows `start` .. `start + length` of a request, all of one phase; the last `num_outputs` give outputs.
 
     The phase is that of the tokens: prompt rows are PREFILL, generated rows DECODE, also when they are computed again
-    and so many at once. `adapter_id` None is the base model.
+    and so many at once. `adapter_id` None is the base model. `drafts` are guesses of the tokens after the first row's,
+    whose rows follow it.
     """
 
     request: Request
     phase: Phase
     adapter_id: int | None = None
+    drafts: tuple[int, ...] = ()
 
     @property
     def samples(self) -> bool:

@@ -8,6 +8,7 @@ from enum import StrEnum
 import numpy as np
 
 from twostroke.engine.constraint import Constraint
+from twostroke.engine.lookup import PromptLookup
 from twostroke.kvcache.chain import BlockChain
 from twostroke.kvcache.table import BlockTable
 from twostroke.native.batch import IntArray, Mask, Sampling
@@ -91,10 +92,11 @@ class Request:
     submitted_at: float = field(init=False, default=math.nan)
     max_tokens: int = field(init=False, default=0)
     sampling: Sampling = field(init=False)
-    tokens: IntArray = field(init=False)  # (most tokens it can get,); the first num_tokens are known
+    tokens: IntArray = field(init=False)  # (most tokens it can get,); num_tokens are known, drafts may follow
     mask: Mask | None = field(init=False, default=None)  # tokens that the constraint allows next
     table: BlockTable = field(init=False)
     chain: BlockChain = field(init=False)  # names of its full blocks
+    lookup: PromptLookup | None = field(init=False, default=None)  # made when first used
     num_prompt: int = field(init=False)
     num_forced: int = field(init=False)
     num_tokens: int = field(init=False)

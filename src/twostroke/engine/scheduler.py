@@ -11,6 +11,7 @@ from twostroke.engine.plan import Chunk, StepPlan
 from twostroke.engine.prefill import prefill_chunks
 from twostroke.engine.queues import Queues
 from twostroke.engine.request import FinishReason, Request, State, TokenScore
+from twostroke.engine.speculation import Speculation
 from twostroke.errors import ModelOutputError
 from twostroke.kvcache.cache import KVCache
 from twostroke.native.batch import FloatArray, StepResult
@@ -35,6 +36,7 @@ class Scheduler:
     def __init__(self, cache: KVCache, cost: CostModel, config: EngineConfig) -> None:
         self.queues = Queues(cache)
         self.pace = Pace(cost, config.tpot_target)
+        self.speculation = Speculation(enabled=config.speculation)
         self._cost = cost
         self._config = config
 
@@ -44,10 +46,11 @@ class Scheduler:
     def schedule(self) -> StepPlan:
         """Decode rows first, then prefill chunks with what is left of the step's rows and of its time."""
         config, queues = self._config, self.queues
-        decode = decode_chunks(queues, config.max_step_tokens)
+        decode = decode_chunks(queues, config.max_step_tokens, self.speculation)
         if len(decode) == len(queues.running) and not queues.waiting:
             return StepPlan(tuple(decode), len(decode))
-        rows, flops = config.max_step_tokens - len(decode), self.pace.flops(decode)
+        rows = config.max_step_tokens - sum(chunk.length for chunk in decode)
+        flops = self.pace.flops(decode)
         allowance = Allowance(rows, config.max_chunk_tokens, flops, self._cost, queues.cache.block_tokens)
         lagging = prefill_chunks(queues, allowance, config.max_running)
         target_s = self.pace.target_seconds(decode) if lagging else None
@@ -59,21 +62,40 @@ class Scheduler:
         progress, outputs, first = Progress(), _Outputs(result), 0
         for chunk in plan.chunks:
             request = chunk.request
-            request.num_computed = chunk.start + chunk.length
+            request.num_computed = chunk.start + chunk.length - len(chunk.drafts)
             if hidden is not None and chunk.num_outputs and request.params.num_hidden:
                 request.next_output = request.num_computed
                 progress.hidden.append(HiddenRows(request, hidden[first : first + chunk.num_outputs]))
-            elif outputs.are_finite(first, chunk.num_outputs):
-                for index in range(chunk.num_outputs):
-                    row = request.num_computed - chunk.num_outputs + index
+            elif outputs.are_finite(first, chunk.num_outputs - len(chunk.drafts)):
+                for index in range(chunk.num_outputs - len(chunk.drafts)):
+                    row = chunk.start + chunk.length - chunk.num_outputs + index
                     self._take_output(request, row, outputs, first + index, progress)
             else:
                 self._end(request, FinishReason.ERROR, progress, ModelOutputError(_NOT_FINITE))
-            first += chunk.num_outputs
             if request.error is None:
                 self._offer(request)
                 self._settle(chunk, progress)
+            if chunk.drafts:
+                self._take_drafts(chunk, outputs, first, progress)
+            first += chunk.num_outputs
         return progress
+
+    def _take_drafts(self, chunk: Chunk, outputs: "_Outputs", first: int, progress: Progress) -> None:
+        """Outputs of drafted rows, while each draft is the token that was chosen and the request goes on."""
+        request, count = chunk.request, 0
+        for draft in chunk.drafts:
+            if request.state is State.FINISHED or outputs.token_ids[first + count] != draft:
+                break
+            count += 1
+            request.num_computed += 1
+            if not outputs.are_finite(first + count, 1):
+                self._end(request, FinishReason.ERROR, progress, ModelOutputError(_NOT_FINITE))
+                break
+            self._take_output(request, chunk.start + count, outputs, first + count, progress)
+            self._offer(request)
+            self._settle(chunk, progress)
+        if request.lookup is not None:
+            request.lookup.learn(len(chunk.drafts), count)
 
     def _offer(self, request: Request) -> None:
         """Names the request's blocks that are full now, for others to use."""
