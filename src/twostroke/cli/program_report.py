@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from twostroke.cli.figures import bytes_text, count_text, printable, table
 from twostroke.program.cost import ChunkShape, CostModel, Resource, StepCost, Storage, measure, op_terms
 from twostroke.program.ops import Op
+from twostroke.program.phase import Phase
 from twostroke.program.program import Program
 from twostroke.program.values import Value
 
@@ -55,7 +56,7 @@ class ProgramReport:
 
 def report_program(program: Program, storage: Storage, tokens: int) -> ProgramReport:
     """Costs of every op and of the whole for one request that gives one output row a step."""
-    decode, prefill = ChunkShape(tokens, 1, 1), ChunkShape(0, tokens, 1)
+    decode, prefill = ChunkShape(tokens, 1, 1, phase=Phase.DECODE), ChunkShape(0, tokens, 1)
     cost = CostModel(program, storage)
     costs = tuple(
         (_op_cost(op, program.values, storage, decode), _op_cost(op, program.values, storage, prefill))

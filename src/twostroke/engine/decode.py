@@ -22,7 +22,7 @@ def decode_chunks(queues: Queues, budget: int, speculation: Speculation) -> list
     while index < len(running) and len(chunks) < budget:
         request = running[index]
         if request.has_caught_up and _grow(queues, request):
-            chunks.append(Chunk(request.num_computed, 1, 1, request, Phase.DECODE))
+            chunks.append(Chunk(request.num_computed, 1, 1, request, phase=Phase.DECODE))
         index += 1
     if len(chunks) == len(running) <= MOST_RUNNING:
         left = budget - len(chunks)

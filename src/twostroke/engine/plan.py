@@ -1,7 +1,7 @@
 """StepPlan: what one step will run, as plain data, and the batch it becomes. Owns no policy."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -21,7 +21,7 @@ class Chunk(ChunkShape):
     """
 
     request: Request
-    phase: Phase
+    phase: Phase = field(kw_only=True)
     adapter_id: int | None = None
     drafts: tuple[int, ...] = ()
 
@@ -71,7 +71,7 @@ def next_chunk(request: Request, max_rows: int) -> Chunk:
     start, phase = request.num_computed, request.next_phase
     last = request.num_prompt if phase is Phase.PREFILL else request.num_tokens
     end = min(last, start + max_rows)
-    return Chunk(start, end - start, max(0, end - max(start, request.next_output)), request, phase)
+    return Chunk(start, end - start, max(0, end - max(start, request.next_output)), request, phase=phase)
 
 
 def _batch_chunk(chunk: Chunk, block_tokens: int) -> BatchChunk:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from twostroke.native import _core
+from twostroke.native.refusals import refuse_unsupported
 from twostroke.program import ops
 from twostroke.program.passes import plan_arena
 from twostroke.program.program import Program
-from twostroke.program.values import CacheSpec, Norm, RopeSpec, Rows, Weight
+from twostroke.program.values import Cache, CacheSpec, Norm, RopeSpec, Rows, Weight
 from twostroke.weights.source import WeightSource
 from twostroke.weights.tensor_types import TensorType
 
@@ -37,7 +38,11 @@ class Footprint:
 def footprint(
     program: Program, source: WeightSource, *, num_threads: int, max_context: int, max_step_tokens: int, kv_bits: float
 ) -> Footprint:
-    """The bytes of a fused program with the weights of `source`; the settings are those of `ExecutorConfig`."""
+    """The bytes of a fused program with the weights of `source`; the settings are those of `ExecutorConfig`.
+
+    Raises UnsupportedModelError for a program that the native executor cannot run.
+    """
+    refuse_unsupported(program)
     rows = _up(max_step_tokens, 1, least=_OUTPUT_TILE)
     weights = sum(_packed_bytes(matrix, source) for matrix in _matrices(program))
     weights += 4 * sum(weight.num_elements for weight, _ in _vectors(program))
@@ -48,7 +53,7 @@ def footprint(
     return Footprint(
         weights,
         scratch,
-        tuple(sum(_block_bytes(cache, kv_bits) for cache in group.caches) for group in program.cache_groups),
+        tuple(_block_bytes(group.caches, kv_bits) for group in program.cache_groups),
     )
 
 
@@ -120,9 +125,10 @@ def _attention_scratch(program: Program, rows: int, num_threads: int, max_contex
     yield num_threads * 4 * _QUERIES * (_KEY_RANGE + 2 * state)
 
 
-def _block_bytes(cache: CacheSpec, bits: float) -> int:
-    """Of one layer: values of a head are filled up to a multiple of 16, keys are not."""
-    elements = cache.num_kv_heads * (cache.head_dim + _up(cache.head_dim, _LANES))
+def _block_bytes(caches: tuple[Cache, ...], bits: float) -> int:
+    """Of all layers of a group: values of a head are filled up to a multiple of 16, keys are not."""
+    kv = (cache for cache in caches if isinstance(cache, CacheSpec))
+    elements = sum(cache.num_kv_heads * (cache.head_dim + _up(cache.head_dim, _LANES)) for cache in kv)
     return int(elements * _core.block_tokens * bits / 8)
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from twostroke.errors import UnsupportedModelError
 from twostroke.models.load import MATRIX_TYPES
 from twostroke.native import _core
+from twostroke.native.refusals import refuse_unsupported
 from twostroke.program import ops
 from twostroke.program.passes import plan_arena
 from twostroke.program.program import Program
@@ -69,11 +70,9 @@ class Lowering:
 
     def run(self) -> None:
         """Lower every op. Raises UnsupportedModelError, by name, for an op or tensor type without a native face."""
+        refuse_unsupported(self.program)
         for op in self.program.ops:
-            rule = NATIVE[type(op)]
-            if isinstance(rule, str):
-                raise UnsupportedModelError(f"the native executor cannot run op {op.kind!r}: {rule}")
-            rule(self, op)
+            NATIVE[type(op)](self, op)
         self.core.finish(self.values[sampled_output(self.program)])
 
     def matrix(self, weight: Weight) -> int:
@@ -176,11 +175,12 @@ def _rope(low: Lowering, op: ops.Rope) -> None:
 
 
 def _attention(low: Lowering, op: ops.Attention) -> None:
+    q, k, v = (low.values[name] for name in op.inputs)
     low.core.add_attention(
         low.values[op.output],
-        low.values[op.q],
-        low.values[op.k],
-        low.values[op.v],
+        q,
+        k,
+        v,
         op.num_heads,
         op.cache.num_kv_heads,
         op.cache.head_dim,
@@ -247,7 +247,7 @@ def _output_rows(low: Lowering, op: ops.OutputRows) -> None:
     low.core.add_output_rows(low.values[op.output], low.values[op.input])
 
 
-NATIVE: Mapping[type[ops.Op], Rule | str] = {
+NATIVE: Mapping[type[ops.Op], Rule] = {
     ops.Embed: _embed,
     ops.Normalize: _normalize,
     ops.Linear: _linear,

@@ -1,4 +1,4 @@
-"""The functions inside ops, in NumPy: activations, gates, caps, the choice of experts. Owns no op (`reference_ops`)."""
+"""The functions inside ops, in NumPy: activations, gates, caps. Owns no op (`reference_ops`)."""
 
 from collections.abc import Callable, Mapping
 from math import erf
@@ -8,10 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from twostroke.program.elementwise import Activation, GatedActivation
-from twostroke.program.experts import Routed
 
 Array = npt.NDArray[np.floating[Any]]
-IdArray = npt.NDArray[np.integer[Any]]
 
 _OAI_LIMIT, _OAI_SLOPE = 7.0, 1.702
 
@@ -68,15 +66,3 @@ GATED: Mapping[GatedActivation, Callable[[Array, Array], Array]] = {
     "gelu_tanh": lambda gate, up: gelu_tanh(gate) * up,
     "swiglu_oai": swiglu_oai,
 }
-
-
-def route(logits: Array, routed: Routed) -> tuple[IdArray, Array]:
-    """Ids and weights of each row's experts, (num_rows, top_k) each, largest logit first; of equal ones, lower id."""
-    ids = np.argsort(-logits, axis=1, kind="stable")[:, : routed.top_k]
-    chosen = np.take_along_axis(logits, ids, axis=1)
-    shifted = np.exp(chosen - chosen[:, :1])
-    if routed.kind == "topk_softmax" or routed.renormalize:  # a share of the chosen is the same either way
-        shares = shifted / shifted.sum(axis=1, keepdims=True)
-    else:
-        shares = shifted / np.exp(logits - chosen[:, :1]).sum(axis=1, keepdims=True)
-    return ids, shares * logits.dtype.type(routed.scale)

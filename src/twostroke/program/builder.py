@@ -7,7 +7,7 @@ from twostroke.program import ops
 from twostroke.program.experts import Routed
 from twostroke.program.ops import Activation, GatedActivation, Op
 from twostroke.program.program import Program
-from twostroke.program.values import CacheSpec, Norm, RopeSpec, Value, Weight
+from twostroke.program.values import CacheSpec, LatentSpec, Norm, RopeSpec, StateSpec, Value, Weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,18 @@ class Builder:
         norm = Norm(Weight(f"{name}.weight", (group_dim or x.dim,)), eps, offset=offset)
         return self._append(ops.Normalize(self._fresh(name), x.name, norm, group_dim))
 
-    def layer_norm(self, x: Value, name: str, eps: float, *, bias: bool = True) -> Value:
-        biases = Weight(f"{name}.bias", (x.dim,)) if bias else None
-        norm = Norm(Weight(f"{name}.weight", (x.dim,)), eps, "layer", biases)
-        return self._append(ops.Normalize(self._fresh(name), x.name, norm))
+    def unit_norm(self, x: Value, eps: float, *, group_dim: int | None = None) -> Value:
+        """As `rms_norm`, without weights."""
+        return self._append(ops.Normalize(self._fresh(f"{x.name}.norm"), x.name, Norm(None, eps), group_dim))
+
+    def layer_norm(
+        self, x: Value, name: str, eps: float, *, bias: bool = True, offset: float = 0.0, group_dim: int | None = None
+    ) -> Value:
+        """`group_dim` normalises each stretch of that many elements, such as a head, with weights of its own."""
+        shape = (x.dim,) if group_dim is None else (x.dim // group_dim, group_dim)
+        biases = Weight(f"{name}.bias", shape) if bias else None
+        norm = Norm(Weight(f"{name}.weight", shape), eps, "layer", biases, offset)
+        return self._append(ops.Normalize(self._fresh(name), x.name, norm, group_dim))
 
     def linear(self, x: Value, name: str, dim: int, *, bias: bool = False) -> Value:
         matrix = Weight(f"{name}.weight", (dim, x.dim))
@@ -55,22 +63,67 @@ class Builder:
     def attention(
         self,
         q: Value,
-        k: Value,
-        v: Value,
+        k: Value | None,
+        v: Value | None,
         cache: CacheSpec,
         *,
         scale: float | None = None,
         soft_cap: float | None = None,
         sinks: str | None = None,
     ) -> Value:
-        """Head count follows from q's dim; `scale` defaults to 1/sqrt(head_dim); `sinks` names a tensor."""
+        """Head count follows from q's dim; `scale` defaults to 1/sqrt(head_dim); `sinks` names a tensor. Without k and
+        v the cache is one that an earlier attention wrote."""
         scale = cache.head_dim**-0.5 if scale is None else scale
         heads = q.dim // cache.head_dim
         sink = None if sinks is None else Weight(f"{sinks}.weight", (heads,))
+        keys, values = (None if x is None else x.name for x in (k, v))
         name = self._fresh(cache.name)
         return self._append(
-            ops.Attention(name, q.name, k.name, v.name, heads, cache, scale, soft_cap=soft_cap, sinks=sink)
+            ops.Attention(name, q.name, keys, values, heads, cache, scale, soft_cap=soft_cap, sinks=sink)
         )
+
+    def latent_attention(
+        self,
+        q: Value,
+        latent: Value,
+        k_rope: Value,
+        name: str,
+        *,
+        num_heads: int,
+        value_dim: int,
+        rope: RopeSpec,
+        scale: float,
+    ) -> Value:
+        """`name` is of the matrix that expands latents; head dims follow from q's."""
+        content = q.dim // num_heads - k_rope.dim
+        expand = Weight(f"{name}.weight", (num_heads * (content + value_dim), latent.dim))
+        cache = LatentSpec(f"{name}.cache", latent.dim, k_rope.dim)
+        output, inputs = self._fresh(f"{name}.attention"), (q.name, latent.name, k_rope.name)
+        return self._append(ops.LatentAttention(output, *inputs, expand, num_heads, content, cache, rope, scale))
+
+    def convolution(self, x: Value, name: str, width: int) -> Value:
+        cache = StateSpec(f"{name}.state", (width - 1) * x.dim)
+        weight = Weight(f"{name}.weight", (x.dim, width))
+        return self._append(ops.Convolution(self._fresh(name), x.name, weight, cache))
+
+    def gated_delta(
+        self, q: Value, k: Value, v: Value, write: Value, decay: Value, prefix: str, *, num_key_heads: int
+    ) -> Value:
+        """Value heads are as many as `write` has elements; `prefix`_a and _dt are the decay's logarithm and bias."""
+        heads = write.dim
+        state = StateSpec(f"{prefix}.state", q.dim // num_key_heads * v.dim)
+        log_decay, bias = Weight(f"{prefix}_a.weight", (heads,)), Weight(f"{prefix}_dt.bias", (heads,))
+        q_name, k_name, v_name, write_name, decay_name = (x.name for x in (q, k, v, write, decay))
+        names = (self._fresh(f"{prefix}.delta"), q_name, k_name, v_name, write_name, decay_name)
+        return self._append(ops.GatedDelta(*names, log_decay, bias, num_key_heads, heads, state))
+
+    def add_position(self, x: Value, name: str, num_positions: int) -> Value:
+        table = Weight(f"{name}.weight", (num_positions, x.dim))
+        return self._append(ops.AddPosition(self._fresh(f"{x.name}.positions"), x.name, table))
+
+    def scale_by_position(self, x: Value, period: int, strength: float) -> Value:
+        output = self._fresh(f"{x.name}.scale_by_position")
+        return self._append(ops.ScaleByPosition(output, x.name, period, strength))
 
     def experts(
         self,
@@ -82,8 +135,10 @@ class Builder:
         *,
         activation: GatedActivation = "silu",
         bias: bool = False,
+        choice_bias: str | None = None,
     ) -> Value:
-        """Matrices are `prefix`_gate_exps, _up_exps and _down_exps; `router` holds the logits."""
+        """Matrices are `prefix`_gate_exps, _up_exps and _down_exps; `router` holds the logits; `choice_bias` names a
+        tensor."""
         count, names = routed.num_experts, [f"{prefix}_{name}_exps" for name in ("gate", "up", "down")]
         rows, columns = (ffn_dim, ffn_dim, x.dim), (x.dim, x.dim, ffn_dim)
         gate, up, down = (
@@ -95,7 +150,9 @@ class Builder:
         )
         biases = (gate_bias, up_bias, down_bias) if bias else None
         output = self._fresh(f"{prefix}_exps")
-        return self._append(ops.Experts(output, x.name, router.name, (gate, up, down), biases, routed, activation))
+        choice = None if choice_bias is None else Weight(f"{choice_bias}.bias", (count,))
+        inputs = (x.name, router.name)
+        return self._append(ops.Experts(output, *inputs, (gate, up, down), biases, routed, activation, choice))
 
     def add(self, left: Value, right: Value) -> Value:
         return self._append(ops.Add(self._fresh(f"{right.name}.add"), left.name, right.name))

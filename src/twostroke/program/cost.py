@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from twostroke.program.cost_rules import COST_RULES, op_terms
 from twostroke.program.cost_terms import Resource, Scope, Term, Unit
+from twostroke.program.cost_units import ChunkShape, measure
 from twostroke.program.program import Program
 
 __all__ = [
@@ -22,20 +23,13 @@ __all__ = [
     "Storage",
     "Term",
     "Unit",
+    "kv_bytes",
     "kv_bytes_per_token",
     "measure",
     "op_terms",
+    "state_bytes",
     "total_weight_bytes",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkShape:
-    """Tokens `start` .. `start + length` of one request, `num_outputs` of which give outputs."""
-
-    start: int
-    length: int
-    num_outputs: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +53,18 @@ class StepCost:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Bits an element takes: of each weight by name, of the KV cache, of activations."""
+    """Bits an element takes: of each weight by name, of cached keys, values and latents, of recurrent states, of
+    activations."""
 
     weight_bits: Mapping[str, float]
     kv_bits: float = 16.0
     activation_bits: float = 32.0
+    state_bits: float = 32.0
 
     def bits(self, name: str) -> float:
-        if name == "kv":
-            return self.kv_bits
-        return self.activation_bits if name == "activation" else self.weight_bits[name]
+        """Of what a term's `storage` names."""
+        own = {"kv": self.kv_bits, "activation": self.activation_bits, "state": self.state_bits}
+        return own[name] if name in own else self.weight_bits[name]
 
 
 def total_weight_bytes(program: Program, storage: Storage) -> float:
@@ -77,8 +73,20 @@ def total_weight_bytes(program: Program, storage: Storage) -> float:
 
 
 def kv_bytes_per_token(program: Program, storage: Storage) -> float:
-    """Bytes that one token's keys and values take in all caches, while none has left its window."""
+    """Bytes that one token's keys, values and latents take in all caches, while none has left its window."""
     return sum(cache.elements_per_token for cache in program.caches) * storage.kv_bits / 8
+
+
+def kv_bytes(program: Program, storage: Storage, num_tokens: int) -> float:
+    """Bytes of all that a request of `num_tokens` tokens keeps and grows by: a windowed cache no more than its window,
+    one of segments no more than a segment."""
+    kept = (group.elements_per_token * group.tokens_kept(num_tokens) for group in program.cache_groups)
+    return sum(kept) * storage.kv_bits / 8
+
+
+def state_bytes(program: Program, storage: Storage) -> float:
+    """Bytes of a request's recurrent states, whatever its length."""
+    return sum(group.state_elements for group in program.cache_groups) * storage.state_bits / 8
 
 
 CoefficientKey = tuple[Resource, Unit, Scope]
@@ -111,38 +119,3 @@ class CostModel:
             totals[Resource.KV_BYTES],
             totals[Resource.ACTIVATION_BYTES],
         )
-
-
-def measure(unit: Unit, scope: Scope, chunks: tuple[ChunkShape, ...]) -> float:
-    """How many of a unit a step has. A window bounds the keys a row sees.
-
-    Of E experts of which each of n tokens chooses k, uniformly and independently, E (1 - (1 - k/E)^n) are expected to
-    be chosen by at least one.
-    """
-    if unit is Unit.STEP:
-        return 1.0 if chunks else 0.0
-    if unit is Unit.OUTPUT_STEP:
-        return 1.0 if any(chunk.num_outputs for chunk in chunks) else 0.0
-    if unit is Unit.ROW:
-        return float(sum(chunk.length for chunk in chunks))
-    if unit is Unit.OUTPUT:
-        return float(sum(chunk.num_outputs for chunk in chunks))
-    if isinstance(scope, tuple):
-        num_experts, top_k = scope
-        return num_experts * (1 - (1 - top_k / num_experts) ** sum(chunk.length for chunk in chunks))
-    if unit is Unit.ROW_CONTEXT:
-        return float(sum(_row_context(chunk, scope) for chunk in chunks))
-    return float(sum(_chunk_context(chunk, scope) for chunk in chunks))
-
-
-def _row_context(chunk: ChunkShape, window: int | None) -> int:
-    end = chunk.start + chunk.length
-    if window is None or end <= window:
-        return (chunk.start + 1 + end) * chunk.length // 2
-    growing = max(0, window - chunk.start)  # rows that still see fewer keys than the window
-    return (chunk.start + 1 + chunk.start + growing) * growing // 2 + (chunk.length - growing) * window
-
-
-def _chunk_context(chunk: ChunkShape, window: int | None) -> int:
-    end = chunk.start + chunk.length
-    return end if window is None else min(end, window + chunk.length - 1)

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from twostroke.program import ops
-from twostroke.program.cost_terms import Resource, Term, Unit
-from twostroke.program.values import Norm, Rows, Value, Weight
+from twostroke.program.cost_cached import attention, convolution, gated_delta, latent_attention
+from twostroke.program.cost_terms import Resource, Term, Unit, flops, row_unit, whole
+from twostroke.program.values import Norm, Value
 
 Values = Mapping[str, Value]
 Rule = Callable[[Any, Values], Iterator[Term]]
@@ -17,29 +18,13 @@ def op_terms(op: ops.Op, values: Values) -> Iterator[Term]:
     """The cost terms of one op: its rule's, and the activations it reads and writes."""
     yield from COST_RULES[type(op)](op, values)
     for name in (*op.inputs, *op.outputs):
-        unit = Unit.OUTPUT if isinstance(op, ops.OutputRows) else _row_unit(values[name])
+        unit = Unit.OUTPUT if isinstance(op, ops.OutputRows) else row_unit(values[name])
         yield Term(Resource.ACTIVATION_BYTES, unit, values[name].dim, "activation")
-
-
-def _row_unit(value: Value) -> Unit:
-    return Unit.OUTPUT if value.rows is Rows.OUTPUTS else Unit.ROW
-
-
-def _step_unit(value: Value) -> Unit:
-    return Unit.OUTPUT_STEP if value.rows is Rows.OUTPUTS else Unit.STEP
-
-
-def _whole(weight: Weight, value: Value) -> Term:
-    return Term(Resource.WEIGHT_BYTES, _step_unit(value), weight.num_elements, weight.name)
-
-
-def _flops(value: Value, count: float) -> Term:
-    return Term(Resource.FLOPS, _row_unit(value), count)
 
 
 def _norm_flops(norm: Norm) -> int:
     """FLOPs an element: square, sum, two products; for layers also the mean taken off."""
-    return (4 if norm.kind == "rms" else 6) + (norm.bias is not None)
+    return (4 if norm.kind == "rms" else 6) + (norm.bias is not None) - (norm.weight is None)
 
 
 def _embed(op: ops.Embed, values: Values) -> Iterator[Term]:
@@ -49,77 +34,76 @@ def _embed(op: ops.Embed, values: Values) -> Iterator[Term]:
 def _normalize(op: ops.Normalize, values: Values) -> Iterator[Term]:
     x = values[op.input]
     for weight in op.weights:
-        yield _whole(weight, x)
-    yield _flops(x, _norm_flops(op.norm) * x.dim)
+        yield whole(weight, x)
+    yield flops(x, _norm_flops(op.norm) * x.dim)
 
 
 def _linear(op: ops.Linear, values: Values) -> Iterator[Term]:
     x = values[op.input]
     for weight in op.weights:
-        yield _whole(weight, x)
-    yield _flops(x, sum(2 * matrix.num_elements for matrix in op.matrices))
-    yield _flops(x, sum(bias.num_elements for bias in op.biases if bias is not None))
+        yield whole(weight, x)
+    yield flops(x, sum(2 * matrix.num_elements for matrix in op.matrices))
+    yield flops(x, sum(bias.num_elements for bias in op.biases if bias is not None))
     if op.norm is not None:
-        yield _flops(x, _norm_flops(op.norm) * x.dim)
+        yield flops(x, _norm_flops(op.norm) * x.dim)
     if op.residual is not None:
-        yield _flops(x, values[op.residual].dim)
+        yield flops(x, values[op.residual].dim)
     if op.gate is not None:
-        yield _flops(x, _ACTIVATION * op.matrices[0].shape[0])
+        yield flops(x, _ACTIVATION * op.matrices[0].shape[0])
 
 
 def _rope(op: ops.Rope, values: Values) -> Iterator[Term]:
     x = values[op.input]
-    yield _flops(x, 3 * (x.dim // op.head_dim) * op.rope.dim)
-
-
-def _attention(op: ops.Attention, values: Values) -> Iterator[Term]:
-    q, cache = values[op.q], op.cache
-    if op.rope is not None:
-        yield _flops(q, 3 * (op.num_heads + cache.num_kv_heads) * op.rope.dim)
-    if op.sinks is not None:
-        yield _whole(op.sinks, q)
-        yield _flops(q, 2 * op.num_heads)
-    per_key = 4 * cache.head_dim + (4 if op.soft_cap is None else 7)
-    yield Term(Resource.FLOPS, Unit.ROW_CONTEXT, per_key * op.num_heads, scope=cache.window)
-    yield Term(Resource.KV_BYTES, Unit.ROW, cache.elements_per_token, "kv")
-    yield Term(Resource.KV_BYTES, Unit.CHUNK_CONTEXT, cache.elements_per_token, "kv", cache.window)
+    yield flops(x, 3 * (x.dim // op.head_dim) * op.rope.dim)
 
 
 def _add(op: ops.Add, values: Values) -> Iterator[Term]:
-    yield _flops(values[op.left], values[op.left].dim)
+    yield flops(values[op.left], values[op.left].dim)
 
 
 def _gated(op: ops.Gated, values: Values) -> Iterator[Term]:
-    yield _flops(values[op.gate], _ACTIVATION * values[op.gate].dim)
+    yield flops(values[op.gate], _ACTIVATION * values[op.gate].dim)
 
 
 def _activate(op: ops.Activate, values: Values) -> Iterator[Term]:
-    yield _flops(values[op.input], (_ACTIVATION - 1) * values[op.input].dim)
+    yield flops(values[op.input], (_ACTIVATION - 1) * values[op.input].dim)
 
 
 def _scale(op: ops.Scale, values: Values) -> Iterator[Term]:
-    yield _flops(values[op.input], values[op.input].dim)
+    yield flops(values[op.input], values[op.input].dim)
 
 
 def _soft_cap(op: ops.SoftCap, values: Values) -> Iterator[Term]:
-    yield _flops(values[op.input], 3 * values[op.input].dim)
+    yield flops(values[op.input], 3 * values[op.input].dim)
 
 
 def _sigmoid_gate(op: ops.SigmoidGate, values: Values) -> Iterator[Term]:
-    yield _flops(values[op.input], values[op.input].dim + 3)
+    yield flops(values[op.input], values[op.input].dim + 3 * values[op.gate].dim)
 
 
 def _experts(op: ops.Experts, values: Values) -> Iterator[Term]:
     """A row pays for the experts it chooses; a step reads each expert that any of its rows chooses once."""
     x, routed = values[op.input], op.routed
     scope = (routed.num_experts, routed.top_k)
-    for weight in op.weights:
+    for weight in (*op.matrices, *(op.biases or ())):
         yield Term(Resource.WEIGHT_BYTES, Unit.EXPERTS, weight.num_elements / routed.num_experts, weight.name, scope)
+    if op.choice_bias is not None:
+        yield whole(op.choice_bias, x)
     products = sum(2 * matrix.num_elements // routed.num_experts for matrix in op.matrices)
     biases = sum(bias.num_elements // routed.num_experts for bias in op.biases or ())
     gated = _ACTIVATION * op.ffn_dim + 2 * x.dim  # and the weighted sum
-    yield _flops(x, routed.top_k * (products + biases + gated))
-    yield _flops(x, 4 * routed.num_experts)
+    yield flops(x, routed.top_k * (products + biases + gated))
+    yield flops(x, 4 * routed.num_experts)
+
+
+def _add_position(op: ops.AddPosition, values: Values) -> Iterator[Term]:
+    x = values[op.input]
+    yield Term(Resource.WEIGHT_BYTES, row_unit(x), x.dim, op.table.name)
+    yield flops(x, x.dim)
+
+
+def _scale_by_position(op: ops.ScaleByPosition, values: Values) -> Iterator[Term]:
+    yield flops(values[op.input], values[op.input].dim + 5)
 
 
 def _reorder(op: ops.Reorder, values: Values) -> Iterator[Term]:
@@ -135,7 +119,7 @@ COST_RULES: Mapping[type[ops.Op], Rule] = {
     ops.Normalize: _normalize,
     ops.Linear: _linear,
     ops.Rope: _rope,
-    ops.Attention: _attention,
+    ops.Attention: attention,
     ops.Experts: _experts,
     ops.Add: _add,
     ops.Gated: _gated,
@@ -145,4 +129,9 @@ COST_RULES: Mapping[type[ops.Op], Rule] = {
     ops.SigmoidGate: _sigmoid_gate,
     ops.Reorder: _reorder,
     ops.OutputRows: _output_rows,
+    ops.LatentAttention: latent_attention,
+    ops.Convolution: convolution,
+    ops.GatedDelta: gated_delta,
+    ops.AddPosition: _add_position,
+    ops.ScaleByPosition: _scale_by_position,
 }

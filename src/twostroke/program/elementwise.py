@@ -108,7 +108,8 @@ class SoftCap(Op):
 
 @dataclass(frozen=True, slots=True)
 class SigmoidGate(Op):
-    """x * sigmoid(gate), where gate has one element a row (the shared expert of Qwen2-MoE)."""
+    """x * sigmoid(gate), where gate has one element a row (the shared expert of Qwen2-MoE) or as many as x (what
+    attention gives in Qwen3-Next)."""
 
     kind: ClassVar[str] = "sigmoid_gate"
     output: str
@@ -121,5 +122,5 @@ class SigmoidGate(Op):
 
     def shapes(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
         x, gate = values[self.input], values[self.gate]
-        require((gate.dim, gate.rows) == (1, x.rows), f"{gate} is not one gate a row of {x}")
+        require(gate.rows is x.rows and gate.dim in (1, x.dim), f"{gate} is neither one gate a row of {x} nor one each")
         return (Value(self.output, x.dim, x.rows),)

@@ -8,15 +8,19 @@ from twostroke.program.elementwise import GatedActivation
 from twostroke.program.op import Op, require
 from twostroke.program.values import Value, Weight
 
-Routing = Literal["softmax_topk", "topk_softmax"]
+Routing = Literal["softmax_topk", "topk_softmax", "sigmoid_topk"]
 
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """How rows choose experts: the `top_k` largest router logits of each row, of equal ones the lower ids.
+    """How rows choose experts: the `top_k` largest scores of each row, of equal ones the lower ids.
 
-    The weight of a chosen expert is its softmax over all logits ("softmax_topk"), divided by the sum of those chosen
-    with `renormalize`, or its softmax over the chosen logits ("topk_softmax"); either times `scale`.
+    A score is the softmax over all logits ("softmax_topk"), or over those chosen ("topk_softmax"), or the sigmoid of
+    the logit ("sigmoid_topk"). It is the weight of a chosen expert, with `renormalize` divided by the sum of those
+    chosen, times `scale`. `weighs_input`: the weight multiplies the expert's input, not its output (Llama 4).
+
+    With `num_groups` above 1, experts are chosen within the `top_groups` best of that many equal groups only, by their
+    largest score, or with a bias of the choice by the sum of their two largest (DeepSeek-AI 2024).
     """
 
     num_experts: int
@@ -24,6 +28,9 @@ class Routed:
     kind: Routing
     renormalize: bool = False
     scale: float = 1.0
+    num_groups: int = 1
+    top_groups: int = 1
+    weighs_input: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +39,8 @@ class Experts(Op):
 
     expert(x) = down @ gated(gate @ x, up @ x), each product plus its bias where there is one. `router` is the value of
     logits (num_rows, num_experts). gate and up are (num_experts, ffn_dim, dim), down (num_experts, dim, ffn_dim);
-    biases lack the last dimension. A row's experts are summed in the order of their ids.
+    biases lack the last dimension. A row's experts are summed in the order of their ids. `choice_bias` (num_experts,)
+    is added to the scores that experts are chosen by, not to their weights.
     """
 
     kind: ClassVar[str] = "experts"
@@ -43,6 +51,7 @@ class Experts(Op):
     biases: tuple[Weight, Weight, Weight] | None
     routed: Routed
     activation: GatedActivation
+    choice_bias: Weight | None = None
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -50,7 +59,8 @@ class Experts(Op):
 
     @property
     def weights(self) -> tuple[Weight, ...]:
-        return self.matrices if self.biases is None else self.matrices + self.biases
+        choice = () if self.choice_bias is None else (self.choice_bias,)
+        return self.matrices + (self.biases or ()) + choice
 
     @property
     def ffn_dim(self) -> int:
@@ -59,7 +69,12 @@ class Experts(Op):
     def shapes(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
         x, router, count = values[self.input], values[self.router], self.routed.num_experts
         require((router.dim, router.rows) == (count, x.rows), f"{router} is not a logit for each of {count} experts")
-        require(1 <= self.routed.top_k <= count, f"a row chooses {self.routed.top_k} of {count} experts")
+        groups, chosen = self.routed.num_groups, self.routed.top_groups
+        require(count % groups == 0 and 1 <= chosen <= groups, f"{count} experts, {chosen} of {groups} groups")
+        require(self.choice_bias is None or self.choice_bias.shape == (count,), f"{self.choice_bias} is not one each")
+        require(
+            1 <= self.routed.top_k <= count // groups * chosen, f"a row chooses {self.routed.top_k} of {count} experts"
+        )
         gate, up, down = self.matrices
         require(len(gate.shape) == 3, f"{gate} is not a matrix an expert")
         inner, outer = (count, gate.shape[1], x.dim), (count, x.dim, gate.shape[1])

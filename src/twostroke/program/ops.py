@@ -13,19 +13,28 @@ from typing import ClassVar
 
 from twostroke.program.elementwise import Activate, Activation, Add, Gated, GatedActivation, Scale, SigmoidGate, SoftCap
 from twostroke.program.experts import Experts
+from twostroke.program.latent import LatentAttention
 from twostroke.program.op import Op, ProgramError, require
+from twostroke.program.positions import AddPosition, ScaleByPosition
+from twostroke.program.recurrent import Convolution, GatedDelta
 from twostroke.program.values import CacheSpec, Norm, RopeSpec, Rows, Value, Weight
 
 __all__ = [
+    "CACHED",
     "OP_KINDS",
     "Activate",
     "Activation",
     "Add",
+    "AddPosition",
     "Attention",
+    "CachedOp",
+    "Convolution",
     "Embed",
     "Experts",
     "Gated",
     "GatedActivation",
+    "GatedDelta",
+    "LatentAttention",
     "Linear",
     "Normalize",
     "Op",
@@ -34,6 +43,7 @@ __all__ = [
     "Reorder",
     "Rope",
     "Scale",
+    "ScaleByPosition",
     "SigmoidGate",
     "SoftCap",
 ]
@@ -60,7 +70,8 @@ class Embed(Op):
 class Normalize(Op):
     """Each row normalised; with `group_dim`, each stretch of that many elements (a head) by itself.
 
-    The norm's weight then has group_dim elements, the same for every group; else as many as the row.
+    The norm's weight then has group_dim elements, the same for every group, or is (num_groups, group_dim); without
+    groups it has as many as the row.
     """
 
     kind: ClassVar[str] = "norm"
@@ -81,8 +92,9 @@ class Normalize(Op):
         x = values[self.input]
         group = x.dim if self.group_dim is None else self.group_dim
         require(x.dim % group == 0, f"{x} does not divide into groups of {group}")
+        each = () if self.group_dim is None else (x.dim // group, group)
         for weight in self.norm.weights:
-            require(weight.shape == (group,), f"{weight} does not scale {x}")
+            require(weight.shape in ((group,), each), f"{weight} does not scale {x}")
         return (Value(self.output, x.dim, x.rows),)
 
 
@@ -163,17 +175,18 @@ class Rope(Op):
 class Attention(Op):
     """Softmax attention (Vaswani et al. 2017) of each row over its request's cached keys, its own included.
 
-    Writes k and v of the step's rows to the cache, then reads. Query head h uses KV head h // (num_heads /
-    num_kv_heads) (Ainslie et al. 2023). Causal; the window is the cache's. With `rope`, q and k are rotated first. With
-    `soft_cap`, scaled scores s become soft_cap * tanh(s / soft_cap) (Gemma 2). `sinks` (num_heads,) are one more score
+    Writes k and v of the step's rows to the cache, then reads; without k and v it reads what another op wrote to the
+    same cache (Gemma 3n). Query head h uses KV head h // (num_heads / num_kv_heads) (Ainslie et al. 2023). Causal;
+    window and segment are the cache's. With `rope`, q and k are rotated first. With `soft_cap`, scaled scores s become
+    soft_cap * tanh(s / soft_cap) (Gemma 2). `sinks` (num_heads,) are one more score
     of each head in the softmax, not scaled, which has no value (Xiao et al. 2023; gpt-oss).
     """
 
     kind: ClassVar[str] = "attention"
     output: str
     q: str
-    k: str
-    v: str
+    k: str | None
+    v: str | None
     num_heads: int
     cache: CacheSpec
     scale: float
@@ -183,7 +196,7 @@ class Attention(Op):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        return (self.q, self.k, self.v)
+        return tuple(name for name in (self.q, self.k, self.v) if name is not None)
 
     @property
     def weights(self) -> tuple[Weight, ...]:
@@ -191,11 +204,14 @@ class Attention(Op):
         return tuple(weight for weight in (factors, self.sinks) if weight is not None)
 
     def shapes(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
-        q, k, v = values[self.q], values[self.k], values[self.v]
+        q, *written = (values[name] for name in self.inputs)
         kv_dim = self.cache.num_kv_heads * self.cache.head_dim
         require(self.num_heads % self.cache.num_kv_heads == 0, "query heads do not divide among KV heads")
         require(q.dim == self.num_heads * self.cache.head_dim, f"{q} is not {self.num_heads} heads")
-        require(k.dim == kv_dim and v.dim == kv_dim, f"{k}, {v} are not {self.cache.num_kv_heads} KV heads")
+        require(len(written) in (0, 2), "keys are written with values or not at all")
+        for x in written:
+            require(x.dim == kv_dim, f"{x} is not {self.cache.num_kv_heads} KV heads")
+        require(self.cache.window is None or self.cache.segment is None, f"{self.cache.name} has window and segment")
         require(self.sinks is None or self.sinks.shape == (self.num_heads,), f"{self.sinks} is not one a head")
         require(self.soft_cap is None or self.soft_cap > 0, f"a soft cap of {self.soft_cap}")
         if self.rope is not None:
@@ -249,7 +265,10 @@ def _require_rope(rope: RopeSpec, head_dim: int) -> None:
     require(rope.divisors is None or len(rope.divisors) == rope.dim // 2, "RoPE divisors are not one a pair")
 
 
+CachedOp = Attention | LatentAttention | Convolution | GatedDelta
+CACHED = (Attention, LatentAttention, Convolution, GatedDelta)
 OP_KINDS: tuple[type[Op], ...] = (
     *(Embed, Normalize, Linear, Rope, Attention, Experts, Reorder, OutputRows),
     *(Add, Gated, Activate, Scale, SoftCap, SigmoidGate),
+    *(LatentAttention, Convolution, GatedDelta, AddPosition, ScaleByPosition),
 )

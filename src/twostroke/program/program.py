@@ -1,24 +1,35 @@
 """Program: a flat list of ops over named values. Owns order, shapes and cache groups; builds and runs nothing."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from twostroke.program.ops import Attention, Op, ProgramError
-from twostroke.program.values import CacheSpec, Value, Weight
+from twostroke.program.ops import CACHED, GatedDelta, Op, ProgramError
+from twostroke.program.values import Cache, CacheGroupKey, Value, Weight
 
 
 @dataclass(frozen=True)
 class CacheGroup:
-    """Caches that keep the same tokens of a request and so share one block table."""
+    """Caches that keep the same tokens of a request and so share one block table; those of kind "state" keep none."""
 
     kind: str
     window: int | None
-    caches: tuple[CacheSpec, ...]
+    caches: tuple[Cache, ...]
+    segment: int | None = None
 
     @property
     def elements_per_token(self) -> int:
         return sum(cache.elements_per_token for cache in self.caches)
+
+    @property
+    def state_elements(self) -> int:
+        """Elements whatever the number of tokens."""
+        return sum(cache.state_elements for cache in self.caches)
+
+    def tokens_kept(self, num_tokens: int) -> int:
+        """How many of a request's latest tokens a row may still have to read."""
+        return min(num_tokens, self.window or num_tokens, self.segment or num_tokens)
 
 
 @dataclass(frozen=True)
@@ -56,15 +67,28 @@ class Program:
         return weights
 
     @cached_property
-    def caches(self) -> tuple[CacheSpec, ...]:
-        return tuple(op.cache for op in self.ops if isinstance(op, Attention))
+    def caches(self) -> tuple[Cache, ...]:
+        """Every cache once, in order of first use. Raises ProgramError for two of one name that differ."""
+        caches: dict[str, Cache] = {}
+        for op in self.ops:
+            if isinstance(op, CACHED) and caches.setdefault(op.cache.name, op.cache) != op.cache:
+                raise ProgramError(f"cache {op.cache.name} is used in two shapes")
+        return tuple(caches.values())
 
     @cached_property
     def cache_groups(self) -> tuple[CacheGroup, ...]:
-        groups: dict[tuple[str, int | None], list[CacheSpec]] = {}
+        groups: dict[CacheGroupKey, list[Cache]] = {}
         for cache in self.caches:
             groups.setdefault(cache.group, []).append(cache)
-        return tuple(CacheGroup(kind, window, tuple(caches)) for (kind, window), caches in groups.items())
+        return tuple(
+            CacheGroup(kind, window, tuple(caches), segment) for (kind, window, segment), caches in groups.items()
+        )
+
+    @property
+    def chunk_alignment(self) -> int:
+        """Chunks of a prompt, but for its last, are best a multiple of this many tokens: what recurrent ops take at
+        once; 1 where there are none."""
+        return math.lcm(*(op.chunk for op in self.ops if isinstance(op, GatedDelta)))
 
     def readers(self, name: str) -> list[Op]:
         return [op for op in self.ops if name in op.inputs]

@@ -11,14 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from twostroke.program.activations import Array
+from twostroke.program.phase import Phase
 from twostroke.program.program import Program
-from twostroke.program.reference_ops import REFERENCE, Cached, IntArray, Step
+from twostroke.program.reference_ops import REFERENCE
+from twostroke.program.reference_step import Cached, IntArray, Step
 from twostroke.program.values import Weight
 
 
 @dataclass(slots=True)
 class ReferenceState:
-    """What a request has in memory: how many tokens, and each cache's keys and values of all of them."""
+    """What a request has in memory: how many tokens, and each cache's keys and values of all of them, or its state."""
 
     num_tokens: int = 0
     caches: dict[str, Cached] = field(default_factory=dict)
@@ -50,12 +52,17 @@ class ReferenceExecutor:
         return ReferenceState()
 
     def forward(
-        self, state: ReferenceState, token_ids: Sequence[int] | IntArray, num_outputs: int | None = None
+        self,
+        state: ReferenceState,
+        token_ids: Sequence[int] | IntArray,
+        num_outputs: int | None = None,
+        phase: Phase = Phase.PREFILL,
     ) -> dict[str, Array]:
         """Append tokens to the request and run them.
 
         `token_ids` (num_tokens,) follow those already in `state`, which is updated. Returns the program's outputs by
-        public name, each (num_outputs, dim) for the last `num_outputs` of these tokens; None means all of them. Raises
+        public name, each (num_outputs, dim) for the last `num_outputs` of these tokens; None means all of them. An op
+        with a form for each phase takes that of `phase`, which changes rounding alone. Raises
         ValueError for no tokens or more outputs than tokens, IndexError for a token outside the vocabulary.
         """
         ids = np.asarray(token_ids, dtype=np.int64)
@@ -66,7 +73,7 @@ class ReferenceExecutor:
             raise IndexError(f"token id {ids.min()} is negative")
         values: dict[str, Array] = {}
         caches = dict(state.caches)  # an op replaces an entry, so that a step that fails leaves the state as it was
-        step = Step(ids, state.num_tokens, num_outputs, self._weight, values, caches)
+        step = Step(ids, state.num_tokens, num_outputs, self._weight, values, caches, phase)
         for op, dead in zip(self.program.ops, self._dead_after, strict=True):
             values.update(zip(op.outputs, REFERENCE[type(op)](op, step), strict=True))
             for name in dead:

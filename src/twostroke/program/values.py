@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import ClassVar, Literal
 
 
 class Rows(StrEnum):
@@ -60,27 +60,75 @@ class RopeSpec:
     magnitude: float = 1.0
 
 
+CacheGroupKey = tuple[str, int | None, int | None]
+
+
 @dataclass(frozen=True, slots=True)
 class CacheSpec:
-    """State one op keeps per request. `kind` "kv": keys and values of `num_kv_heads` heads for every token.
+    """Keys and values of `num_kv_heads` heads for every token.
 
-    `window` is the number of latest tokens visible to a row, itself included; None means all.
+    `window` is the number of latest tokens visible to a row, itself included; None means all. `segment` cuts positions
+    into stretches of that many tokens, and a row sees those of its own (Llama 4). Ops that name the same cache share
+    it: only the first writes.
     """
 
+    kind: ClassVar[Literal["kv"]] = "kv"
+    state_elements: ClassVar[int] = 0
     name: str
     num_kv_heads: int
     head_dim: int
     window: int | None = None
-    kind: Literal["kv"] = "kv"
+    segment: int | None = None
 
     @property
     def elements_per_token(self) -> int:
         return 2 * self.num_kv_heads * self.head_dim
 
     @property
-    def group(self) -> tuple[str, int | None]:
+    def group(self) -> CacheGroupKey:
         """Caches of one group share a block table: they keep and drop the same tokens."""
-        return (self.kind, self.window)
+        return (self.kind, self.window, self.segment)
+
+
+@dataclass(frozen=True, slots=True)
+class LatentSpec:
+    """One latent of `rank` elements for every token, from which all heads' keys and values are expanded, and a rotated
+    key of `rope_dim` elements that all heads share (DeepSeek-AI 2024)."""
+
+    kind: ClassVar[Literal["latent"]] = "latent"
+    state_elements: ClassVar[int] = 0
+    window: ClassVar[None] = None
+    segment: ClassVar[None] = None
+    name: str
+    rank: int
+    rope_dim: int
+
+    @property
+    def elements_per_token(self) -> int:
+        return self.rank + self.rope_dim
+
+    @property
+    def group(self) -> CacheGroupKey:
+        return (self.kind, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class StateSpec:
+    """`state_elements` numbers that every token of a request rewrites: their size does not grow with its length."""
+
+    kind: ClassVar[Literal["state"]] = "state"
+    elements_per_token: ClassVar[int] = 0
+    window: ClassVar[None] = None
+    segment: ClassVar[None] = None
+    name: str
+    state_elements: int
+
+    @property
+    def group(self) -> CacheGroupKey:
+        return (self.kind, None, None)
+
+
+Cache = CacheSpec | LatentSpec | StateSpec  # all say elements_per_token, state_elements, window, segment, group
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +136,10 @@ class Norm:
     """Normalisation of a row: x / sqrt(mean(x^2) + eps) * scale, and with "layer" on x - mean(x), plus bias.
 
     "rms" is Zhang and Sennrich 2019, "layer" is Ba et al. 2016. The scale is `offset` + weight: sources that store what
-    is added to 1 have an offset of 1.
+    is added to 1 have an offset of 1. Without a weight the scale is 1.
     """
 
-    weight: Weight
+    weight: Weight | None
     eps: float
     kind: Literal["rms", "layer"] = "rms"
     bias: Weight | None = None
@@ -99,4 +147,4 @@ class Norm:
 
     @property
     def weights(self) -> tuple[Weight, ...]:
-        return (self.weight,) if self.bias is None else (self.weight, self.bias)
+        return tuple(weight for weight in (self.weight, self.bias) if weight is not None)
