@@ -161,7 +161,7 @@ MISFITS = {
         ops.Normalize("z", "x", Norm(Weight("n", (DIM,)), 1e-5, "layer", Weight("b", (4,)))),
         "does not scale",
     ),
-    "a gate a column": (ops.SigmoidGate("z", "x", "x"), "one gate a row"),
+    "a gate of an output row": (ops.SigmoidGate("z", "x", "y"), "neither one gate a row"),
     "no cap": (ops.SoftCap("z", "x", 0.0), "soft cap"),
 }
 
@@ -169,7 +169,7 @@ MISFITS = {
 @pytest.mark.parametrize(("op", "message"), MISFITS.values(), ids=MISFITS.keys())
 def test_misfits_are_refused(op: ops.Op, message: str) -> None:
     with pytest.raises(ProgramError, match=message):
-        Program((ops.Embed("x", Weight("table", (50, DIM))), op), {}).values  # noqa: B018
+        Program((ops.Embed("x", Weight("table", (50, DIM))), ops.OutputRows("y", "x"), op), {}).values  # noqa: B018
 
 
 @pytest.mark.parametrize(

@@ -46,22 +46,45 @@ def gated_ffn(
     return b.linear(b.gated(gate, up, activation), layer / "ffn_down", config.dim, bias=config.ffn_bias)
 
 
-def experts(b: Builder, h: Value, layer: Layer, config: ModelConfig, routing: Routing) -> Value:
+def plain_ffn(b: Builder, h: Value, layer: Layer, config: ModelConfig) -> Value:
+    """down(activation(up(h)))."""
+    up = b.activate(b.linear(h, layer / "ffn_up", config.ffn_dim, bias=config.ffn_bias), config.activation)
+    return b.linear(up, layer / "ffn_down", config.dim, bias=config.ffn_bias)
+
+
+def experts(
+    b: Builder, h: Value, layer: Layer, config: ModelConfig, routing: Routing, *, choice_bias: bool = False
+) -> Value:
     """A mixture of gated experts that a linear routes to."""
     router = b.linear(h, layer / "ffn_gate_inp", config.num_experts)
-    return b.experts(h, router, layer / "ffn", config.expert_ffn_dim, config.routed(routing))
+    choice = layer / "exp_probs_b" if choice_bias else None
+    return b.experts(h, router, layer / "ffn", config.expert_ffn_dim, config.routed(routing), choice_bias=choice)
 
 
-def head(b: Builder, x: Value, config: ModelConfig, outputs: Collection[str], *, layer_norm: bool = False) -> None:
+def shared_expert(b: Builder, h: Value, layer: Layer, config: ModelConfig) -> Value:
+    """The gated feed-forward that every row passes beside those it chooses; several are one of their total size."""
+    gate, up = (b.linear(h, layer / f"ffn_{name}_shexp", config.shared_ffn_dim) for name in ("gate", "up"))
+    return b.linear(b.swiglu(gate, up), layer / "ffn_down_shexp", config.dim)
+
+
+def head(
+    b: Builder,
+    x: Value,
+    config: ModelConfig,
+    outputs: Collection[str],
+    *,
+    layer_norm: bool = False,
+    norm_bias: bool = True,
+) -> None:
     """The last norm, of the rows whose outputs were asked for, and the logits; names the outputs."""
     rows, eps = b.output_rows(x), config.norm_eps
     hidden = (
-        b.layer_norm(rows, "output_norm", eps)
+        b.layer_norm(rows, "output_norm", eps, bias=norm_bias)
         if layer_norm
         else b.rms_norm(rows, "output_norm", eps, offset=config.norm_offset)
     )
     if "hidden" in outputs:
         b.output("hidden", hidden)
     if "logits" in outputs:
-        logits = b.linear(hidden, config.head, config.vocab_size)
+        logits = b.linear(hidden, config.head, config.vocab_size, bias=config.head_bias)
         b.output("logits", b.soft_cap(b.scale(logits, config.logit_scale), config.logit_soft_cap))

@@ -20,6 +20,29 @@ MAX_EXPERTS = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
+class LatentSizes:
+    """Of multi-head latent attention: ranks of the queries' latent (None for none) and of the keys' and values', and
+    the elements of one head: of content and of rotation in queries and keys, and of values."""
+
+    query_rank: int | None
+    rank: int
+    content_dim: int
+    rope_dim: int
+    value_dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecurrentSizes:
+    """Of gated linear attention: its heads, the elements of each, and the rows that its convolutions see."""
+
+    num_key_heads: int
+    num_value_heads: int
+    key_dim: int
+    value_dim: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
 class ModelConfig:
     """Sizes and constants of a decoder-only transformer; flat, whatever the source.
 
@@ -33,7 +56,12 @@ class ModelConfig:
     is given; `unrotated_layers` have no rotation.
 
     `num_experts` is 0 where there is no mixture; `expert_ffn_dim` and `shared_ffn_dim` are the sizes of each expert and
-    of the shared one. `norm_offset` is added to every norm's weight. `*_bias` say which linears have biases.
+    of the shared one; `dense_layers` have none of them. `norm_offset` is added to every norm's weight. `*_bias` say
+    which linears have biases.
+
+    `segment` cuts the context of rotated layers (Llama 4); `position_scale` is period and strength of the scale of the
+    other layers' queries. `latent` is of models with latent attention, `recurrent` of those whose `recurrent_layers`
+    have linear attention.
     """
 
     architecture: str
@@ -74,6 +102,17 @@ class ModelConfig:
     expert_ffn_dim: int = 0
     shared_ffn_dim: int = 0
     renormalize_experts: bool = False
+    dense_layers: frozenset[int] = frozenset()
+    expert_scale: float = 1.0
+    expert_groups: int = 1
+    top_expert_groups: int = 1
+    qk_norm: bool = False
+    head_bias: bool = False
+    segment: int | None = None
+    position_scale: tuple[int, float] | None = None
+    latent: LatentSizes | None = None
+    recurrent: RecurrentSizes | None = None
+    recurrent_layers: frozenset[int] = frozenset()
 
     @property
     def q_dim(self) -> int:
@@ -93,7 +132,8 @@ class ModelConfig:
 
     def cache(self, layer: Layer) -> CacheSpec:
         """Keys and values of one layer."""
-        return CacheSpec(layer / "attention", self.num_kv_heads, self.head_dim, self.window(layer))
+        segment = None if layer.index in self.unrotated_layers else self.segment
+        return CacheSpec(layer / "attention", self.num_kv_heads, self.head_dim, self.window(layer), segment)
 
     def rope(self, layer: Layer) -> RopeSpec | None:
         """The rotation of one layer, in final numbers; None for none."""
@@ -113,7 +153,18 @@ class ModelConfig:
 
     def routed(self, kind: Routing) -> Routed:
         """How rows choose among the experts."""
-        return Routed(self.num_experts, self.experts_per_token, kind, self.renormalize_experts)
+        return Routed(
+            self.num_experts,
+            self.experts_per_token,
+            kind,
+            self.renormalize_experts,
+            self.expert_scale,
+            self.expert_groups,
+            self.top_expert_groups,
+        )
+
+    def has_experts(self, layer: Layer) -> bool:
+        return self.num_experts > 0 and layer.index not in self.dense_layers
 
     def _rope(self, divisors: tuple[float, ...] | None, factors: str | None, magnitude: float) -> RopeSpec:
         weight = None if factors is None else Weight(factors, (self.rope_dim // 2,))

@@ -7,19 +7,18 @@ parallel form reads attention's norm.
 
 from collections.abc import Collection
 
-from twostroke.models.blocks import attention, gated_ffn, head
+from twostroke.models.blocks import attention, gated_ffn, head, plain_ffn
 from twostroke.models.config import ModelConfig
 from twostroke.program.builder import Builder
 
 
 def gptneox(b: Builder, config: ModelConfig, outputs: Collection[str]) -> None:
     """Append the ops of a GPT-NeoX model and name the outputs asked for."""
-    x, eps, bias = b.embed("token_embd", config.vocab_size, config.dim), config.norm_eps, config.ffn_bias
+    x, eps = b.embed("token_embd", config.vocab_size, config.dim), config.norm_eps
     for layer in b.layers(config.num_layers):
         attended = b.add(x, attention(b, b.layer_norm(x, layer / "attn_norm", eps), layer, config))
         h = b.layer_norm(x if config.parallel_residual else attended, layer / "ffn_norm", eps)
-        up = b.activate(b.linear(h, layer / "ffn_up", config.ffn_dim, bias=bias), config.activation)
-        x = b.add(attended, b.linear(up, layer / "ffn_down", config.dim, bias=bias))
+        x = b.add(attended, plain_ffn(b, h, layer, config))
     head(b, x, config, outputs, layer_norm=True)
 
 

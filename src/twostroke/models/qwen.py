@@ -6,7 +6,7 @@ Every layer of Qwen2-MoE has a shared expert beside the chosen ones, gated row b
 
 from collections.abc import Collection
 
-from twostroke.models.blocks import attention, experts, gated_ffn, head
+from twostroke.models.blocks import attention, experts, gated_ffn, head, shared_expert
 from twostroke.models.config import ModelConfig
 from twostroke.program.builder import Builder, Layer
 from twostroke.program.values import Value
@@ -28,14 +28,14 @@ def _build(b: Builder, config: ModelConfig, outputs: Collection[str], *, has_qk_
         h = b.rms_norm(x, layer / "attn_norm", config.norm_eps)
         x = b.add(x, attention(b, h, layer, config, qk_norm="head" if has_qk_norm else None))
         h = b.rms_norm(x, layer / "ffn_norm", config.norm_eps)
-        x = b.add(x, _experts(b, h, layer, config) if config.num_experts else gated_ffn(b, h, layer, config))
+        x = b.add(x, mixture(b, h, layer, config) if config.num_experts else gated_ffn(b, h, layer, config))
     head(b, x, config, outputs)
 
 
-def _experts(b: Builder, h: Value, layer: Layer, config: ModelConfig) -> Value:
+def mixture(b: Builder, h: Value, layer: Layer, config: ModelConfig) -> Value:
+    """Experts, and where there is one the shared expert, gated row by row."""
     mixed = experts(b, h, layer, config, "softmax_topk")
     if not config.shared_ffn_dim:
         return mixed
-    gate, up = (b.linear(h, layer / f"ffn_{name}_shexp", config.shared_ffn_dim) for name in ("gate", "up"))
-    shared = b.linear(b.swiglu(gate, up), layer / "ffn_down_shexp", config.dim)
+    shared = shared_expert(b, h, layer, config)
     return b.add(mixed, b.sigmoid_gate(shared, b.linear(h, layer / "ffn_gate_inp_shexp", 1)))
