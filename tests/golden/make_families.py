@@ -40,6 +40,20 @@ LONG = {
     "long_factor": [1.0, 2.0, 3.0, 4.0, 6.0, 8.0],
     "partial_rotary_factor": 0.75,
 }
+LATENT = {
+    **SMALL, **UNTIED, "num_key_value_heads": 2, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4,
+    "v_head_dim": 12, "n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 16,
+    "n_shared_experts": 2, "first_k_dense_replace": 1, "n_group": 4, "topk_group": 2, "routed_scaling_factor": 1.5,
+    "rope_parameters": {**YARN, "mscale": 0.7, "mscale_all_dim": 0.9},
+}  # fmt: skip
+HYBRID = {
+    **SMALL, **TIED, "num_hidden_layers": 4, "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8, "linear_value_head_dim": 6, "linear_conv_kernel_dim": 4,
+    "rms_norm_eps": 1e-3,  # far above rounding, which the norm after the recurrence would else raise to 1e-3
+}  # fmt: skip
+HYBRID_MOE = {**HYBRID, **UNTIED, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
+              "shared_expert_intermediate_size": 24}  # fmt: skip
+MROPE = {"mrope_section": [1, 1, 0], "mrope_interleaved": True}
 
 # Folder: (model_type, configuration).
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -86,6 +100,38 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
         {**SMALL, **UNTIED, "num_local_experts": 3, "num_experts_per_tok": 2, "head_dim": 16,
          "sliding_window": 16, "rope_parameters": {**YARN, "truncate": False}},
     ),
+    "cohere": ("cohere", {**SIZES, **TIED, "logit_scale": 0.25}),
+    "cohere-plus": ("cohere", {**SIZES, **TIED, "logit_scale": 0.25, "use_qk_norm": True}),
+    "cohere2": ("cohere2", {**SMALL, **TIED, "num_hidden_layers": 4, "sliding_window": 16, "logit_scale": 0.5}),
+    "phi2": ("phi", {**SIZES, **UNTIED, "partial_rotary_factor": 0.5}),
+    "glm": ("glm", {**SIZES, **UNTIED, "head_dim": 16, "attention_bias": True}),
+    "glm4": ("glm4", {**SIZES, **UNTIED, "head_dim": 16, "attention_bias": True}),
+    "glm4moe": (
+        "glm4_moe",
+        {**MOE, **UNTIED, "n_routed_experts": 8, "n_shared_experts": 1, "first_k_dense_replace": 1, "head_dim": 16,
+         "use_qk_norm": True, "attention_bias": True, "routed_scaling_factor": 1.5, "num_hidden_layers": 2},
+    ),
+    "gpt2": (
+        "gpt2",
+        {"vocab_size": 96, "n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 64, "bos_token_id": 1,
+         "eos_token_id": 2},
+    ),
+    "llama4": (
+        "llama4_text",
+        {**SMALL, **UNTIED, "num_hidden_layers": 4, "head_dim": 16, "num_local_experts": 4, "intermediate_size": 24,
+         "intermediate_size_mlp": 48, "interleave_moe_layer_step": 2, "attention_chunk_size": 16, "floor_scale": 8,
+         "attn_scale": 0.3, "num_experts_per_tok": 2},
+    ),
+    "deepseek2": ("deepseek_v2", {**LATENT, "q_lora_rank": 24, "topk_method": "group_limited_greedy"}),
+    "deepseek2-lite": (
+        "deepseek_v2", {**LATENT, "q_lora_rank": None, "topk_method": "greedy", "rope_parameters": PLAIN},
+    ),
+    "deepseek3": ("deepseek_v3", {**LATENT, "q_lora_rank": 24, "num_nextn_predict_layers": 0}),
+    "qwen3next": ("qwen3_next", {**HYBRID_MOE, "partial_rotary_factor": 0.25}),
+    "qwen35": ("qwen3_5_text", {**HYBRID, "rope_parameters": {**PLAIN, **MROPE, "partial_rotary_factor": 0.25}}),
+    "qwen35moe": (
+        "qwen3_5_moe_text", {**HYBRID_MOE, "rope_parameters": {**PLAIN, **MROPE, "partial_rotary_factor": 0.25}},
+    ),
 }  # fmt: skip
 
 # Of llama: name: (what replaces rope_parameters, the context it is fixed for).
@@ -103,20 +149,28 @@ SCALINGS: dict[str, tuple[dict[str, Any], int]] = {
 }  # fmt: skip
 
 
-def fill(model: torch.nn.Module, is_gemma: bool) -> None:
-    """Random weights that spread logits over a few units; norms about 1, for Gemma's 1 + w about 0."""
+CENTRED = ("gemma", "qwen3_next", "qwen3_5")  # norms of 1 + w
+INPUTS_FIRST = ("GptOss", "Llama4")  # experts with inputs as rows; every matrix of GPT-2
+
+
+def fill(model: torch.nn.Module, kind: str) -> None:
+    """Random weights that spread logits over a few units; norms about 1, where 1 is added about 0."""
     generator = torch.Generator().manual_seed(0)
-    for name, weight in model.named_parameters():
+    buffers = [(name, buffer) for name, buffer in model.named_buffers() if "correction_bias" in name]
+    for name, weight in [*model.named_parameters(), *buffers]:
         values = torch.randn(weight.shape, generator=generator)
-        if "norm" in name and name.endswith("weight"):
-            values = 0.2 * values + (0.0 if is_gemma else 1.0)
+        if ("norm" in name or ".ln_" in name) and name.endswith("weight"):
+            is_centred = kind.startswith(CENTRED) and "linear_attn" not in name
+            values = 0.2 * values + (0.0 if is_centred else 1.0)
         elif name.endswith("bias") or weight.dim() == 1:
             values = 0.5 * values
-        elif "embed" in name:
+        elif "embed" in name or ".wte" in name or ".wpe" in name:
             values = values / 4
         else:
-            fan_in = weight.shape[-2] if "experts.gate_up_proj" in name and "gpt" in type(model).__name__.lower() else 0
-            values = 2 * values * (fan_in or weight.shape[-1]) ** -0.5
+            of_experts = "experts." in name and type(model).__name__.startswith(INPUTS_FIRST)
+            fan_in = weight.shape[-2] if of_experts or kind == "gpt2" else weight.shape[-1]
+            gain = 1.0 if kind.startswith(CENTRED[1:]) else 2.0  # recurrences amplify rounding
+            values = gain * values * fan_in**-0.5
         weight.data = values
 
 
@@ -134,7 +188,7 @@ def make(folder: str) -> None:
         fields = {key: value for key, value in fields.items() if key != "num_key_value_heads"}
     config = AutoConfig.for_model(kind, **fields)
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
-    fill(model, kind.startswith("gemma"))
+    fill(model, kind)
     model.tie_weights()
     model.save_pretrained(FOLDER / folder)
     (FOLDER / folder / "generation_config.json").unlink(missing_ok=True)

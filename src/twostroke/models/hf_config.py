@@ -5,11 +5,13 @@ the arithmetic in a way no family here has is refused by name.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from twostroke.errors import ModelFileError, UnsupportedModelError
 from twostroke.models.config import MAX_CONTEXT, MAX_DIM, MAX_EXPERTS, MAX_LAYERS, MAX_VOCAB, ModelConfig
 from twostroke.models.facts import Facts
+from twostroke.models.hf_families import HF_FAMILIES
 from twostroke.models.hf_text import text_config
 from twostroke.models.rope_scaling import read_base, scaling_from_hf
 from twostroke.program.elementwise import Activation
@@ -33,6 +35,7 @@ ARCHITECTURES: Mapping[str, str] = {
     "stablelm": "stablelm",
     "gpt_neox": "gptneox",
     "gpt_oss": "gpt-oss",
+    **{kind: family.architecture for kind, family in HF_FAMILIES.items()},
 }
 _GEMMA = {"head_dim": 256, "tie_word_embeddings": True, "sliding_window": 4096, "query_pre_attn_scalar": 256}
 # What the absence of a key means, where it is not the same for all.
@@ -85,7 +88,8 @@ def config_from_hf(config: Mapping[str, Any], *, explicit_head: bool | None = No
     UnsupportedModelError for a model type or value that is not supported; each names the key.
     """
     kind = model_type(config)
-    facts = Facts({**_UNSAID.get(kind, {}), **text_config(config)}, "config.json")
+    text, own = text_config(config), HF_FAMILIES.get(kind)
+    facts = Facts({**_UNSAID.get(kind, {}), **text} if own is None else own.usual(text), "config.json")
     for key, only in _ONLY.items():
         facts.require_only(key, *only)
     dim, num_heads = facts.integer("hidden_size", MAX_DIM), facts.integer("num_attention_heads", MAX_DIM)
@@ -97,7 +101,7 @@ def config_from_hf(config: Mapping[str, Any], *, explicit_head: bool | None = No
         raise facts.error("num_key_value_heads", f"is {num_kv_heads}, which does not divide {num_heads} heads")
     num_layers = facts.integer("num_hidden_layers", MAX_LAYERS)
     tied = facts.boolean("tie_word_embeddings", False) if explicit_head is None else not explicit_head
-    return ModelConfig(
+    usual = ModelConfig(
         architecture=ARCHITECTURES[kind],
         name=facts.text("_name_or_path", "") or kind,
         num_layers=num_layers,
@@ -105,7 +109,7 @@ def config_from_hf(config: Mapping[str, Any], *, explicit_head: bool | None = No
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,
-        ffn_dim=facts.integer("intermediate_size", MAX_DIM),
+        ffn_dim=facts.integer("intermediate_size", MAX_DIM, 4 * dim if kind == "gpt2" else None),
         vocab_size=facts.integer("vocab_size", MAX_VOCAB),
         norm_eps=facts.number("layer_norm_eps" if kind in _LAYER_NORMS else "rms_norm_eps", 1.0, _EPS.get(kind, 1e-5)),
         windows=_windows(facts, kind, num_layers),
@@ -115,6 +119,7 @@ def config_from_hf(config: Mapping[str, Any], *, explicit_head: bool | None = No
         **_experts(facts, kind),
         **_constants(facts, kind, dim),
     )
+    return usual if own is None else replace(usual, **own.complete(facts, usual))
 
 
 def model_type(config: Mapping[str, Any]) -> str:

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Self
 
 from twostroke.models.config import ModelConfig
+from twostroke.models.hf_families import HF_FAMILIES
+from twostroke.models.hf_family import STANDARD_TOP, Names
 
-Names = Mapping[str, str]
-
-_TOP: Names = {"token_embd": "embed_tokens", "output_norm": "norm"}
 _NEOX_TOP: Names = {"token_embd": "embed_in", "output_norm": "final_layer_norm"}
 # Where the embedding, the layers and the last norm are, and the output matrix: in a model of text, in one of more than
 # text as older and newer checkpoints have it, and in one that was saved without an output matrix.
@@ -77,7 +76,7 @@ _OWN: Mapping[str, Names] = {
 }
 _PLAIN_ENDINGS = {"weight": "", "bias": "_bias"}
 # Buffers that older checkpoints hold beside their weights.
-_BUFFERS = (".rotary_emb.inv_freq", ".attention.bias", ".attention.masked_bias")
+_BUFFERS = (".rotary_emb.inv_freq", ".attention.bias", ".attention.masked_bias", ".attn.bias", ".attn.masked_bias")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,8 @@ class CheckpointNames:
     @classmethod
     def of(cls, kind: str, stored: Collection[str]) -> Self:
         """Of a checkpoint with these tensors."""
-        roots = _NEOX_ROOTS if kind == "gpt_neox" else _ROOTS
+        usual = _NEOX_ROOTS if kind == "gpt_neox" else _ROOTS
+        roots = (HF_FAMILIES[kind].roots if kind in HF_FAMILIES else ()) or usual
         found = next((each for each in roots if cls(kind, each[0], "").table in stored), roots[0])
         return cls(kind, found[0], f"{found[1]}.weight")
 
@@ -111,7 +111,7 @@ class CheckpointNames:
 
     def may_be_unused(self, name: str, num_layers: int) -> bool:
         """Whether a raw tensor without a place changes nothing: a buffer, or outside of the layers that are run."""
-        prefix = f"{self.root}layers."
+        prefix = self._layers
         if name.endswith(_BUFFERS) or not name.startswith(prefix):
             return True
         number = name.removeprefix(prefix).partition(".")[0]
@@ -119,20 +119,26 @@ class CheckpointNames:
 
     @property
     def _top(self) -> Names:
-        return _NEOX_TOP if self.kind == "gpt_neox" else _TOP
+        if self.kind in HF_FAMILIES:
+            return HF_FAMILIES[self.kind].top
+        return _NEOX_TOP if self.kind == "gpt_neox" else STANDARD_TOP
+
+    @property
+    def _layers(self) -> str:
+        return self.root + (HF_FAMILIES[self.kind].layers if self.kind in HF_FAMILIES else "layers.")
 
     def _raw(self, config: ModelConfig, canonical: str) -> str | tuple[str, ...]:
         base, _, ending = canonical.rpartition(".")
         if base == "output":
-            return self.head
+            return f"{self.head.removesuffix('.weight')}.{ending}"
         if not base.startswith("blk."):
             return f"{self.root}{self._top[base]}.{ending}"
         _, layer, part = base.split(".", 2)
-        own = _OWN.get(self.kind, {})
+        own = HF_FAMILIES[self.kind].names if self.kind in HF_FAMILIES else _OWN.get(self.kind, {})
         pattern = own[part] if part in own else _LAYER[part]
         if pattern.endswith("*"):
-            return f"{self.root}layers.{layer}.{pattern[:-1]}{_PLAIN_ENDINGS[ending]}"
-        full = f"{self.root}layers.{layer}.{pattern}.{ending}"
+            return f"{self._layers}{layer}.{pattern[:-1]}{_PLAIN_ENDINGS[ending]}"
+        full = f"{self._layers}{layer}.{pattern}.{ending}"
         if "{expert}" in full:
             return tuple(full.replace("{expert}", str(expert)) for expert in range(config.num_experts))
         return full
@@ -150,4 +156,4 @@ def fused_names(kind: str, config: ModelConfig) -> Iterator[str]:
 
 def has_separate_experts(kind: str) -> bool:
     """Whether each expert's matrices are tensors of their own, where there are experts."""
-    return kind != "gpt_oss"
+    return HF_FAMILIES[kind].separate_experts if kind in HF_FAMILIES else kind != "gpt_oss"

@@ -15,6 +15,7 @@ from twostroke.models.config import ModelConfig
 from twostroke.models.fused import parts_of
 from twostroke.models.gguf_config import architecture, config_from_gguf
 from twostroke.models.hf_config import config_from_hf, model_type
+from twostroke.models.hf_families import own_parts
 from twostroke.models.hf_names import CheckpointNames, fused_names, has_separate_experts
 from twostroke.models.hf_text import passed_over
 from twostroke.models.parts import PartSource
@@ -125,6 +126,7 @@ def _load_directory(path: Path, outputs: Collection[str], context: int | None) -
         transposed = not any(name.endswith(_PACKED_EXPERTS) for name in checkpoint.tensors)
         fused = tuple(fused_names(kind, config))
         parts = parts_of(config, fused, by_head=kind == "gpt_neox", transposed_experts=transposed)
+        parts |= own_parts(kind, config)
         stored = dict.fromkeys(parts[name].tensor if name in parts else name for name in program.weights)
         weights = CheckpointWeights(checkpoint, names.raw(config, stored))
         source = PartSource(weights, parts) if parts else weights
@@ -159,7 +161,7 @@ def _explicit_head(checkpoint: Checkpoint, names: CheckpointNames) -> tuple[bool
 def _check_count(config: ModelConfig, kind: str, num_tensors: int) -> None:
     """Refuse sizes that the tensors cannot bear out, before names are made up for all of them."""
     each = 3 * config.num_experts if has_separate_experts(kind) else 1
-    if config.num_layers * max(each, 1) > num_tensors:
+    if (config.num_layers - len(config.dense_layers)) * max(each, 1) > num_tensors:
         experts = f" of {config.num_experts:,} experts" if each > 1 else ""
         raise ModelFileError(
             f"config.json tells of {config.num_layers:,} layers{experts}, but there are {num_tensors:,} tensors"

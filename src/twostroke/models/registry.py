@@ -3,7 +3,21 @@
 from collections.abc import Callable, Collection, Mapping
 
 from twostroke.errors import UnsupportedModelError
-from twostroke.models import gemma, gpt_oss, llama, neox, olmo, qwen
+from twostroke.models import (
+    cohere,
+    deepseek,
+    gemma,
+    glm,
+    gpt2,
+    gpt_oss,
+    llama,
+    llama4,
+    neox,
+    olmo,
+    phi2,
+    qwen,
+    qwen_next,
+)
 from twostroke.models.config import ModelConfig
 from twostroke.program.builder import Builder
 from twostroke.program.program import Program
@@ -27,6 +41,19 @@ FAMILIES: Mapping[str, Family] = {
     "stablelm": neox.stablelm,
     "gptneox": neox.gptneox,
     "gpt-oss": gpt_oss.build,
+    "command-r": cohere.build,
+    "cohere2": cohere.build,
+    "gpt2": gpt2.build,
+    "phi2": phi2.build,
+    "chatglm": glm.glm,
+    "glm4": glm.glm4,
+    "glm4moe": glm.glm4moe,
+    "llama4": llama4.build,
+    "deepseek2": deepseek.deepseek2,
+    "deepseek3": deepseek.deepseek3,
+    "qwen3next": qwen_next.build,
+    "qwen35": qwen_next.build,
+    "qwen35moe": qwen_next.build,
 }
 OUTPUTS = ("logits", "hidden")
 

@@ -1,0 +1,33 @@
+"""The model types whose config.json or checkpoints have a record of their own. Owns the table; one line a type."""
+
+from collections.abc import Mapping
+
+from twostroke.models import cohere, deepseek, glm, gpt2, llama4, phi2, qwen_next
+from twostroke.models.config import ModelConfig
+from twostroke.models.hf_family import HFFamily
+from twostroke.models.parts import Part
+
+HF_FAMILIES: Mapping[str, HFFamily] = {
+    "cohere": cohere.COHERE,
+    "cohere2": cohere.COHERE2,
+    "deepseek_v2": deepseek.V2,
+    "deepseek_v3": deepseek.V3,
+    "kimi_k2": deepseek.V3,
+    "glm": glm.GLM,
+    "glm4": glm.GLM4,
+    "glm4_moe": glm.GLM4_MOE,
+    "gpt2": gpt2.GPT2,
+    "llama4_text": llama4.LLAMA4,
+    "phi": phi2.PHI2,
+    "qwen3_next": qwen_next.NEXT,
+    "qwen3_5_text": qwen_next.QWEN35,
+    "qwen3_5_moe_text": qwen_next.QWEN35_MOE,
+}
+
+
+def own_parts(kind: str, config: ModelConfig) -> dict[str, Part]:
+    """What the tensors of a `model_type`'s checkpoints hold of others, by canonical name; empty for other types."""
+    if kind not in HF_FAMILIES:
+        return {}
+    family = HF_FAMILIES[kind]
+    return {name: part for layer in range(config.num_layers) for name, part in family.parts(config, layer).items()}
