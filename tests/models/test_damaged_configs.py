@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.golden_families import FOLDER, IN_GGUF, NAMES
 from tests.models.family_gguf import write_family_gguf
 
 from twostroke.errors import ModelFileError, UnsupportedModelError
@@ -15,8 +16,6 @@ from twostroke.program.rope import inverse_frequencies
 from twostroke.weights.gguf import GGUFFile
 from twostroke.weights.gguf_writer import write_gguf
 
-FOLDER = Path(__file__).parents[1] / "golden" / "families"
-NAMES = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
 NUM_MUTANTS = 20
 NUMBERS: list[Any] = [0, 1, -1, 2, 3, 7, 1 << 31, 1 << 63, 0.0, 0.5, -1.0, 1e-45, 1e30, float("nan"), float("inf")]
 VALUES = [*NUMBERS, 10**300, True, False, None, "", "x", [], [1], ["full_attention"], {}, {"type": "yarn"}]
@@ -69,7 +68,7 @@ def test_damaged_directories(name: str, tmp_path: Path) -> None:
     assert 0.05 * NUM_MUTANTS < refused < 0.95 * NUM_MUTANTS
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", IN_GGUF)
 def test_damaged_files(name: str, tmp_path: Path) -> None:
     path = write_family_gguf(FOLDER / name, tmp_path / "sound.gguf")
     refused = 0

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from twostroke.errors import UnsupportedModelError
-from twostroke.models.config import ModelConfig
+from twostroke.models.config import LatentSizes, ModelConfig
 from twostroke.models.registry import FAMILIES, build_program
 from twostroke.program.ops import Linear
 
@@ -25,6 +25,7 @@ CONFIG = ModelConfig(
     num_experts=4,
     experts_per_token=2,
     expert_ffn_dim=32,
+    latent=LatentSizes(query_rank=None, rank=24, content_dim=12, rope_dim=16, value_dim=8),
 )
 
 

@@ -54,7 +54,9 @@ def test_a_program_needs_no_weights(folder: str) -> None:
     config = config_from_hf(json.loads((FOLDER / folder / "config.json").read_text()))
     program = build_program(config)
     assert program.values[program.outputs["logits"]].dim == config.vocab_size
-    assert len(program.caches) == config.num_layers
+    states = sum(cache.kind == "state" for cache in program.caches)
+    assert states == 4 * len(config.recurrent_layers)  # three convolutions and the matrices of heads
+    assert len(program.caches) - states == config.num_layers - len(config.recurrent_layers)
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.golden_families import FOLDER, IN_GGUF, NATIVE, PLANNED
 from tests.models.family_gguf import write_family_gguf
 from tests.native.in_memory import chunk, native, run
 from tests.tiny_families import KEYS, write_tiny_family
 
+from twostroke.errors import UnsupportedModelError
 from twostroke.models.load import Model, dequantized, load_model
 from twostroke.native.executor import available_isas
+from twostroke.native.footprint import footprint
 from twostroke.program.phase import Phase
 from twostroke.program.reference import ReferenceExecutor
 
-FOLDER = Path(__file__).parents[1] / "golden" / "families"
-NAMES = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
 ISAS = available_isas()
 # Long enough for windows, one after the other, the last one by one.
 CHUNKS = [(0, 17), (17, 34), *((row, row + 1) for row in range(34, 40))]
@@ -40,7 +41,7 @@ def logits(model: Model, ids: np.ndarray, isa: str, **settings: Any) -> np.ndarr
 
 
 @pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NATIVE)
 def test_float32_checkpoints_are_those_of_transformers(name: str, isa: str) -> None:
     ids, expected = golden(name)
     model = load_model(FOLDER / name)
@@ -48,11 +49,22 @@ def test_float32_checkpoints_are_those_of_transformers(name: str, isa: str) -> N
     model.source.close()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", IN_GGUF)
 def test_a_gguf_gives_what_its_checkpoint_gives(name: str, tmp_path: Path) -> None:
     ids, expected = golden(name)
     model = load_model(write_family_gguf(FOLDER / name, tmp_path / "model.gguf"))
     np.testing.assert_allclose(logits(model, ids, ISAS[-1]), expected, rtol=0, atol=1e-3)
+    model.source.close()
+
+
+@pytest.mark.parametrize("name", sorted(PLANNED))
+def test_what_is_only_planned_is_refused_by_name(name: str) -> None:
+    """Before anything is allocated: by the footprint too."""
+    model = load_model(FOLDER / name)
+    with pytest.raises(UnsupportedModelError, match=r"this model needs .*: the native executor has no code"):
+        native(model.program, model.source, ISAS[-1])
+    with pytest.raises(UnsupportedModelError, match="this model needs"):
+        footprint(model.program, model.source, num_threads=1, max_context=64, max_step_tokens=16, kv_bits=16)
     model.source.close()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.golden_families import FOLDER, NATIVE
 from tests.models.family_gguf import write_family_gguf
 from tests.native.in_memory import chunk, native, run
 
@@ -18,14 +19,12 @@ from twostroke.program import reference_ops
 from twostroke.program.reference import ReferenceExecutor
 from twostroke.program.values import CacheSpec
 
-FOLDER = Path(__file__).parents[1] / "golden" / "families"
-NAMES = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
 ISAS = available_isas()
 CONTEXT, VOCAB = 64, 96
 NUM_BLOCKS = 12  # of each cache group; a request takes 4
 
 
-@pytest.fixture(scope="module", params=NAMES)
+@pytest.fixture(scope="module", params=NATIVE)
 def model(request: pytest.FixtureRequest) -> Iterator[Model]:
     made = load_model(FOLDER / request.param)
     yield made

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.golden_families import FOLDER, NATIVE
 from tests.tiny import write_tiny_gguf
 
 from twostroke.models.load import load_model
@@ -14,8 +15,6 @@ from twostroke.program.passes import fuse
 from twostroke.weights.quantized_source import QuantizedSource
 from twostroke.weights.tensor_types import TensorType
 
-FOLDER = Path(__file__).parents[1] / "golden" / "families"
-FAMILIES = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
 SETTINGS: list[dict[str, Any]] = [
     {"num_threads": 1, "max_context": 64, "max_step_tokens": 512, "kv_type": "f16"},
     {"num_threads": 3, "max_context": 1000, "max_step_tokens": 17, "kv_type": "f32"},
@@ -38,7 +37,7 @@ def check(path: Path, settings: dict[str, Any], outputs: tuple[str, ...] = OUTPU
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=["one thread", "long context"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", NATIVE)
 def test_every_family(family: str, settings: dict[str, Any]) -> None:
     check(FOLDER / family, settings)
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from twostroke.models.blocks import experts, gated_ffn, head, shared_expert
 from twostroke.models.config import MAX_DIM, MAX_EXPERTS, LatentSizes, ModelConfig
 from twostroke.models.facts import Facts
-from twostroke.models.hf_family import Fields, HFFamily, first_dense, mixture, rows
+from twostroke.models.hf_family import Fields, HFFamily, first_dense, groups, mixture, rows
 from twostroke.models.parts import Part
 from twostroke.program.builder import Builder, Layer
 from twostroke.program.experts import Routing
@@ -69,6 +69,8 @@ _LATENT_EPS = 1e-6  # of the norms of latents, whatever the configuration says o
 
 def _complete(facts: Facts, config: ModelConfig) -> Fields:
     content, rope_dim = (facts.integer(f"qk_{part}_head_dim", MAX_DIM) for part in ("nope", "rope"))
+    if rope_dim % 2:
+        raise facts.error("qk_rope_head_dim", f"is {rope_dim}, which is odd")
     query_rank = facts.count("q_lora_rank", MAX_DIM) or None
     rank, value_dim = facts.integer("kv_lora_rank", MAX_DIM), facts.integer("v_head_dim", MAX_DIM)
     facts.require_only("moe_layer_freq", 1)
@@ -83,8 +85,7 @@ def _complete(facts: Facts, config: ModelConfig) -> Fields:
         "rope_dim": rope_dim,
         "rope_pairing": "interleaved",
         "attention_scale": (content + rope_dim) ** -0.5 * _magnitude(facts) ** 2,
-        "expert_scale": facts.number("routed_scaling_factor", 1e6, 1.0),
-        **_groups(facts, fields["num_experts"]),
+        **groups(facts, fields["num_experts"], fields["experts_per_token"]),
     }
 
 
@@ -109,11 +110,6 @@ def _complete_v3(facts: Facts, config: ModelConfig) -> Fields:
     facts.require_only("topk_method", "noaux_tc")
     facts.require_only("scoring_func", "sigmoid")
     return _complete(facts, config)
-
-
-def _groups(facts: Facts, num_experts: int) -> Fields:
-    groups = facts.integer("n_group", num_experts, 1)
-    return {"expert_groups": groups, "top_expert_groups": facts.integer("topk_group", groups, groups)}
 
 
 def _parts(config: ModelConfig, layer: int) -> Mapping[str, Part]:

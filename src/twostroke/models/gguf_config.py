@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from twostroke.errors import ModelFileError
+from twostroke.errors import ModelFileError, UnsupportedModelError
 from twostroke.models.config import MAX_CONTEXT, MAX_DIM, MAX_EXPERTS, MAX_LAYERS, MAX_VOCAB, ModelConfig, Shapes
 from twostroke.models.facts import Facts
+from twostroke.models.hf_families import HF_FAMILIES
 from twostroke.models.rope_scaling import read_base, scaling_from_gguf
 from twostroke.program.elementwise import Activation
 from twostroke.weights.gguf import MetadataValue
@@ -33,6 +34,8 @@ _UNSAID: Mapping[str, Mapping[str, float]] = {
 }
 _ACTIVATIONS: Mapping[str, Activation] = {"gemma2": "gelu_tanh", "gemma3": "gelu_tanh", "gptneox": "gelu"}
 _BIASES = {"qkv_bias": ("attn_q", "attn_qkv"), "attn_output_bias": ("attn_output",), "ffn_bias": ("ffn_up",)}
+# Families that are read from Hugging Face directories only.
+HF_ARCHITECTURES = frozenset(family.architecture for family in HF_FAMILIES.values())
 ROPE_FACTORS = "rope_freqs.weight"
 
 
@@ -44,6 +47,8 @@ def config_from_gguf(metadata: Metadata, tensor_shapes: Shapes) -> ModelConfig:
     UnsupportedModelError for a value that is valid but not supported; both name the key.
     """
     name = architecture(metadata)
+    if name in HF_ARCHITECTURES:
+        raise UnsupportedModelError(f"architecture {name!r} is read from Hugging Face directories only, not from GGUF")
     facts = Facts({**_UNSAID.get(name, {}), **metadata}, "metadata", f"{name}.")
     facts.require_only("attention.causal", True)
     for key in ("attention.clamp_kqv", "attention.max_alibi_bias", "leading_dense_block_count"):

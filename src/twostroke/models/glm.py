@@ -11,7 +11,7 @@ from twostroke.models.blocks import attention, experts, gated_ffn, head, shared_
 from twostroke.models.config import MAX_DIM, MAX_EXPERTS, ModelConfig
 from twostroke.models.deepseek import SHARED_NAMES
 from twostroke.models.facts import Facts
-from twostroke.models.hf_family import Fields, HFFamily, first_dense, mixture, rows
+from twostroke.models.hf_family import Fields, HFFamily, first_dense, groups, mixture, rows
 from twostroke.models.parts import Part
 from twostroke.program.builder import Builder
 from twostroke.program.values import Value
@@ -63,13 +63,10 @@ def _complete(facts: Facts, config: ModelConfig) -> Fields:
 def _complete_moe(facts: Facts, config: ModelConfig) -> Fields:
     shared = facts.integer("moe_intermediate_size", MAX_DIM) * facts.integer("n_shared_experts", MAX_EXPERTS, 1)
     fields = mixture(facts, "n_routed_experts", shared=shared, dense=first_dense(facts))
-    groups = facts.integer("n_group", fields["num_experts"], 1)
     return fields | {
         "attn_output_bias": False,
         "qk_norm": facts.boolean("use_qk_norm", False),
-        "expert_scale": facts.number("routed_scaling_factor", 1e6, 1.0),
-        "expert_groups": groups,
-        "top_expert_groups": facts.integer("topk_group", groups, 1),
+        **groups(facts, fields["num_experts"], fields["experts_per_token"]),
     }
 
 

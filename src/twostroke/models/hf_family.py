@@ -65,6 +65,16 @@ def mixture(facts: Facts, count_key: str, *, shared: int, dense: frozenset[int])
     }
 
 
+def groups(facts: Facts, num_experts: int, top_k: int) -> Fields:
+    """The groups that experts are chosen within, and how a chosen one's weight is scaled."""
+    count = facts.integer("n_group", num_experts, 1)
+    top = facts.integer("topk_group", count, count)
+    if num_experts % count or top_k > num_experts // count * top:
+        raise facts.error("n_group", f"is {count}: {top} of them do not hold {top_k} of {num_experts} experts")
+    scale = facts.number("routed_scaling_factor", 1e6, 1.0)
+    return {"expert_groups": count, "top_expert_groups": top, "expert_scale": scale}
+
+
 def first_dense(facts: Facts) -> frozenset[int]:
     """The layers before the first with experts."""
     return frozenset(range(facts.count("first_k_dense_replace", MAX_LAYERS)))
