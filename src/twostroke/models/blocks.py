@@ -4,13 +4,14 @@ Owns what is the same in all of them; what makes a family is in the family's fil
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Literal
 
 from twostroke.models.config import ModelConfig
 from twostroke.program.builder import Builder, Layer
 from twostroke.program.elementwise import GatedActivation
 from twostroke.program.experts import Routing
-from twostroke.program.values import Value
+from twostroke.program.values import Value, Weight
 
 QKNorm = Literal["head", "row"]
 
@@ -57,8 +58,10 @@ def experts(
 ) -> Value:
     """A mixture of gated experts that a linear routes to."""
     router = b.linear(h, layer / "ffn_gate_inp", config.num_experts)
-    choice = layer / "exp_probs_b" if choice_bias else None
-    return b.experts(h, router, layer / "ffn", config.expert_ffn_dim, config.routed(routing), choice_bias=choice)
+    routed = config.routed(routing)
+    if choice_bias:
+        routed = replace(routed, choice_bias=Weight(layer / "exp_probs_b.bias", (config.num_experts,)))
+    return b.experts(h, router, layer / "ffn", config.expert_ffn_dim, routed)
 
 
 def shared_expert(b: Builder, h: Value, layer: Layer, config: ModelConfig) -> Value:

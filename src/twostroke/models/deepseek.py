@@ -55,7 +55,8 @@ def latent_attention(b: Builder, h: Value, layer: Layer, config: ModelConfig) ->
     k_rope = b.linear(h, layer / "attn_k_rope", sizes.rope_dim, bias=config.qkv_bias)
     scale = config.attention_scale or (sizes.content_dim + sizes.rope_dim) ** -0.5
     attended = b.latent_attention(
-        *(q, latent, k_rope, layer / "attn_kv_b"),
+        (q, latent, k_rope),
+        layer / "attn_kv_b",
         num_heads=config.num_heads,
         value_dim=sizes.value_dim,
         rope=rope,

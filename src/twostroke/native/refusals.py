@@ -56,5 +56,5 @@ def _of_experts(op: ops.Experts) -> Iterator[str]:
         yield "experts chosen by sigmoid"
     if routed.num_groups > 1:
         yield "experts chosen within groups"
-    if op.choice_bias is not None:
+    if routed.choice_bias is not None:
         yield "a bias of the choice of experts"

@@ -84,9 +84,7 @@ class Builder:
 
     def latent_attention(
         self,
-        q: Value,
-        latent: Value,
-        k_rope: Value,
+        inputs: tuple[Value, Value, Value],
         name: str,
         *,
         num_heads: int,
@@ -94,12 +92,13 @@ class Builder:
         rope: RopeSpec,
         scale: float,
     ) -> Value:
-        """`name` is of the matrix that expands latents; head dims follow from q's."""
+        """`inputs` are queries, latents and rotated keys, `name` is of the matrix that expands latents."""
+        q, latent, k_rope = inputs
         content = q.dim // num_heads - k_rope.dim
         expand = Weight(f"{name}.weight", (num_heads * (content + value_dim), latent.dim))
         cache = LatentSpec(f"{name}.cache", latent.dim, k_rope.dim)
-        output, inputs = self._fresh(f"{name}.attention"), (q.name, latent.name, k_rope.name)
-        return self._append(ops.LatentAttention(output, *inputs, expand, num_heads, content, cache, rope, scale))
+        names = (self._fresh(f"{name}.attention"), q.name, latent.name, k_rope.name)
+        return self._append(ops.LatentAttention(*names, expand, num_heads, content, cache, rope, scale))
 
     def convolution(self, x: Value, name: str, width: int) -> Value:
         cache = StateSpec(f"{name}.state", (width - 1) * x.dim)
@@ -135,10 +134,8 @@ class Builder:
         *,
         activation: GatedActivation = "silu",
         bias: bool = False,
-        choice_bias: str | None = None,
     ) -> Value:
-        """Matrices are `prefix`_gate_exps, _up_exps and _down_exps; `router` holds the logits; `choice_bias` names a
-        tensor."""
+        """Matrices are `prefix`_gate_exps, _up_exps and _down_exps; `router` holds the logits."""
         count, names = routed.num_experts, [f"{prefix}_{name}_exps" for name in ("gate", "up", "down")]
         rows, columns = (ffn_dim, ffn_dim, x.dim), (x.dim, x.dim, ffn_dim)
         gate, up, down = (
@@ -150,9 +147,7 @@ class Builder:
         )
         biases = (gate_bias, up_bias, down_bias) if bias else None
         output = self._fresh(f"{prefix}_exps")
-        choice = None if choice_bias is None else Weight(f"{choice_bias}.bias", (count,))
-        inputs = (x.name, router.name)
-        return self._append(ops.Experts(output, *inputs, (gate, up, down), biases, routed, activation, choice))
+        return self._append(ops.Experts(output, x.name, router.name, (gate, up, down), biases, routed, activation))
 
     def add(self, left: Value, right: Value) -> Value:
         return self._append(ops.Add(self._fresh(f"{right.name}.add"), left.name, right.name))

@@ -87,8 +87,8 @@ def _experts(op: ops.Experts, values: Values) -> Iterator[Term]:
     scope = (routed.num_experts, routed.top_k)
     for weight in (*op.matrices, *(op.biases or ())):
         yield Term(Resource.WEIGHT_BYTES, Unit.EXPERTS, weight.num_elements / routed.num_experts, weight.name, scope)
-    if op.choice_bias is not None:
-        yield whole(op.choice_bias, x)
+    if routed.choice_bias is not None:
+        yield whole(routed.choice_bias, x)
     products = sum(2 * matrix.num_elements // routed.num_experts for matrix in op.matrices)
     biases = sum(bias.num_elements // routed.num_experts for bias in op.biases or ())
     gated = _ACTIVATION * op.ffn_dim + 2 * x.dim  # and the weighted sum

@@ -20,7 +20,8 @@ class Routed:
     chosen, times `scale`. `weighs_input`: the weight multiplies the expert's input, not its output (Llama 4).
 
     With `num_groups` above 1, experts are chosen within the `top_groups` best of that many equal groups only, by their
-    largest score, or with a bias of the choice by the sum of their two largest (DeepSeek-AI 2024).
+    largest score, or with `choice_bias` by the sum of their two largest (DeepSeek-AI 2024). That bias (num_experts,) is
+    added to the scores that experts are chosen by, not to their weights.
     """
 
     num_experts: int
@@ -31,6 +32,7 @@ class Routed:
     num_groups: int = 1
     top_groups: int = 1
     weighs_input: bool = False
+    choice_bias: Weight | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,7 @@ class Experts(Op):
 
     expert(x) = down @ gated(gate @ x, up @ x), each product plus its bias where there is one. `router` is the value of
     logits (num_rows, num_experts). gate and up are (num_experts, ffn_dim, dim), down (num_experts, dim, ffn_dim);
-    biases lack the last dimension. A row's experts are summed in the order of their ids. `choice_bias` (num_experts,)
-    is added to the scores that experts are chosen by, not to their weights.
+    biases lack the last dimension. A row's experts are summed in the order of their ids.
     """
 
     kind: ClassVar[str] = "experts"
@@ -51,7 +52,6 @@ class Experts(Op):
     biases: tuple[Weight, Weight, Weight] | None
     routed: Routed
     activation: GatedActivation
-    choice_bias: Weight | None = None
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ class Experts(Op):
 
     @property
     def weights(self) -> tuple[Weight, ...]:
-        choice = () if self.choice_bias is None else (self.choice_bias,)
+        choice = () if self.routed.choice_bias is None else (self.routed.choice_bias,)
         return self.matrices + (self.biases or ()) + choice
 
     @property
@@ -71,7 +71,8 @@ class Experts(Op):
         require((router.dim, router.rows) == (count, x.rows), f"{router} is not a logit for each of {count} experts")
         groups, chosen = self.routed.num_groups, self.routed.top_groups
         require(count % groups == 0 and 1 <= chosen <= groups, f"{count} experts, {chosen} of {groups} groups")
-        require(self.choice_bias is None or self.choice_bias.shape == (count,), f"{self.choice_bias} is not one each")
+        bias = self.routed.choice_bias
+        require(bias is None or bias.shape == (count,), f"{bias} is not one each")
         require(
             1 <= self.routed.top_k <= count // groups * chosen, f"a row chooses {self.routed.top_k} of {count} experts"
         )

@@ -44,7 +44,7 @@ def linear(op: ops.Linear, step: Step) -> tuple[Array, ...]:
 
 def experts(op: ops.Experts, step: Step) -> tuple[Array, ...]:
     x = step.values[op.input]
-    choice_bias = None if op.choice_bias is None else step.weight(op.choice_bias)
+    choice_bias = None if op.routed.choice_bias is None else step.weight(op.routed.choice_bias)
     ids, shares = route(step.values[op.router], op.routed, choice_bias)
     matrices = [step.weight(matrix) for matrix in op.matrices]
     biases = None if op.biases is None else [step.weight(bias) for bias in op.biases]
