@@ -16,8 +16,6 @@ from twostroke.roofline.model_catalogue import CatalogueModel, find_model, load_
 MODELS = load_models()
 # Model types without a family: their models are facts only, and are refused by the type's name.
 WITHOUT_FAMILY = {"gemma4_text", "glm4_moe_lite", "minimax_m2", "ministral3"}
-WITHOUT_FAMILY |= {"cohere", "cohere2", "deepseek_v2", "deepseek_v3", "glm4", "glm4_moe", "gpt2", "kimi_k2"}
-WITHOUT_FAMILY |= {"llama4_text", "phi", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next"}
 
 
 def states(published: float, number: float) -> bool:

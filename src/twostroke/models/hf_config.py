@@ -109,7 +109,7 @@ def config_from_hf(config: Mapping[str, Any], *, explicit_head: bool | None = No
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,
-        ffn_dim=facts.integer("intermediate_size", MAX_DIM, 4 * dim if kind == "gpt2" else None),
+        ffn_dim=_ffn_dim(facts, kind, dim),
         vocab_size=facts.integer("vocab_size", MAX_VOCAB),
         norm_eps=facts.number("layer_norm_eps" if kind in _LAYER_NORMS else "rms_norm_eps", 1.0, _EPS.get(kind, 1e-5)),
         windows=_windows(facts, kind, num_layers),
@@ -133,6 +133,14 @@ def model_type(config: Mapping[str, Any]) -> str:
             f"model_type {kind[:60]!r} is not supported, only {', '.join(sorted(ARCHITECTURES))}"
         )
     return kind
+
+
+def _ffn_dim(facts: Facts, kind: str, dim: int) -> int:
+    """Of dense layers; a mixture without any need not say it."""
+    default = 4 * dim if kind == "gpt2" else None
+    if "moe_intermediate_size" in facts:
+        default = facts.integer("moe_intermediate_size", MAX_DIM)
+    return facts.integer("intermediate_size", MAX_DIM, default)
 
 
 def _windows(facts: Facts, kind: str, num_layers: int) -> tuple[int | None, ...]:
