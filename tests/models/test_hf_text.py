@@ -90,8 +90,8 @@ def test_multimodal_rotation_is_the_plain_one_for_text() -> None:
 
 
 def test_wrappers_that_are_refused() -> None:
-    with pytest.raises(UnsupportedModelError, match="model_type 'cohere2' is not supported"):
-        config_from_hf({"model_type": "llava", "text_config": {"model_type": "cohere2"}})
+    with pytest.raises(UnsupportedModelError, match="model_type 'bloom' is not supported"):
+        config_from_hf({"model_type": "llava", "text_config": {"model_type": "bloom"}})
     with pytest.raises(UnsupportedModelError, match="model_type 'paligemma' is not supported"):
         config_from_hf({"model_type": "paligemma", "text_config": {"model_type": "gemma2"}})
     with pytest.raises(ModelFileError, match="'text_config' is not an object"):

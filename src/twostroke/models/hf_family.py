@@ -26,8 +26,9 @@ class HFFamily:
     """`unsaid` is what the absence of a key means, `renamed` the usual names of keys by those that are its own.
 
     `complete` gives fields of the configuration that the usual keys do not tell, or tell otherwise. `names` are raw
-    names by canonical ones, within a layer where they differ from the usual; `top` those outside; `layers` stands before
-    a layer's number, and `roots` are where all of these and the output matrix may be, if not at the usual places. `parts` are what one layer's tensors hold of others, by canonical name.
+    names by canonical ones, within a layer where they differ from the usual; `top` those outside. `layers` stands
+    before a layer's number; `roots` are where all these and the output matrix may be, if not where they usually are.
+    `parts` are what one layer's tensors hold of others, by canonical name.
     """
 
     architecture: str

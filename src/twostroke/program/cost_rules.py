@@ -107,7 +107,7 @@ def _scale_by_position(op: ops.ScaleByPosition, values: Values) -> Iterator[Term
 
 
 def _reorder(op: ops.Reorder, values: Values) -> Iterator[Term]:
-    yield _whole(op.order, values[op.input])
+    yield whole(op.order, values[op.input])
 
 
 def _output_rows(op: ops.OutputRows, values: Values) -> Iterator[Term]:
