@@ -1,0 +1,131 @@
+"""Does `bench --url` measure what another load generator measures, on the same server under the same load?
+
+    python benchmarks/load_generators.py --url http://127.0.0.1:8080 --guidellm PATH [--tokenizer smollm2]
+
+The other one is GuideLLM, installed in an environment of its own; PATH is its command. Both send completions of the
+same lengths, in turn, ROUNDS times; medians of the rounds' medians are compared. What GuideLLM calls inter-token
+latency is TPOT here, (last - first) / (tokens - 1); its own TPOT counts the first token too. The last line is JSON, in
+seconds.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import click
+
+from twostroke.weights.fetch import resolve
+from twostroke.weights.gguf import GGUFFile
+
+MAIN = "from twostroke.cli.main import main; main()"
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+
+
+@dataclass(frozen=True)
+class Load:
+    url: str
+    model: str
+    tokenizer: str
+    streams: int
+    requests: int
+    prompt_tokens: int
+    output_tokens: int
+
+
+def ours(load: Load) -> dict[str, float]:
+    command = [sys.executable, "-c", MAIN, "bench", "--url", load.url, "--json", "--endpoint", "completions"]
+    command += ["--concurrency", str(load.streams), "--requests", str(load.requests), "--tokenizer", load.tokenizer]
+    command += ["--prompt-tokens", str(load.prompt_tokens), "--output-tokens", str(load.output_tokens)]
+    done = subprocess.run([*command, "--model", load.model], capture_output=True, text=True, check=True)
+    (stage,) = json.loads(done.stdout)["stages"]
+    return {
+        "ttft": stage["ttft_s"]["p50"],
+        "tpot": stage["tpot_s"]["p50"],
+        "prompt_tokens": stage["prompt_tokens"]["a_request"]["mean"],
+        "output_tokens": stage["output_tokens"]["a_request"]["mean"],
+        "lag_p99": stage["generator"]["p99"],
+    }
+
+
+def guidellm(command: str, load: Load, folder: Path) -> dict[str, float]:
+    """Its report's medians of requests that succeeded."""
+    report = folder / "report.json"
+    backend = f"kind=openai_http,target={load.url},request_format=/v1/completions,model={load.model}"
+    arguments = ["run", "--backend", f"{backend},validate_backend=false", "--output", f"kind=json,path={report}"]
+    arguments += ["--profile", f"kind=concurrent,streams={load.streams}"]
+    arguments += ["--constraint", f"kind=max_requests,count={load.requests}"]
+    arguments += ["--tokenizer", f"kind=huggingface_auto,model={folder}", "--disable-console"]
+    lengths = f"prompt_tokens={load.prompt_tokens},output_tokens={load.output_tokens}"
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    arguments += ["--data", f"kind=synthetic_text,{lengths}"]
+    subprocess.run([command, *arguments], capture_output=True, check=True, env=environment)
+    metrics: Mapping[str, Any] = json.loads(report.read_text("utf-8"))["benchmarks"][0]["metrics"]
+    return {
+        "ttft": metrics["time_to_first_token_ms"]["successful"]["median"] / 1e3,
+        "tpot": metrics["inter_token_latency_ms"]["successful"]["median"] / 1e3,
+        "prompt_tokens": metrics["prompt_token_count"]["successful"]["mean"],
+        "output_tokens": metrics["output_token_count"]["successful"]["mean"],
+    }
+
+
+def write_tokenizer(model: str, folder: Path) -> None:
+    """A tokenizer folder that GuideLLM can read, from a GGUF file with byte-level BPE."""
+    with GGUFFile.open(resolve(model)) as file:
+        tokens = {token: index for index, token in enumerate(file.metadata["tokenizer.ggml.tokens"])}
+        merges = [merge.split(" ") for merge in file.metadata["tokenizer.ggml.merges"]]
+    bpe = {"type": "BPE", "vocab": tokens, "merges": merges}
+    whole = {"version": "1.0", "added_tokens": [], "pre_tokenizer": BYTE_LEVEL, "decoder": BYTE_LEVEL, "model": bpe}
+    (folder / "tokenizer.json").write_text(json.dumps(whole), "utf-8")
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}', "utf-8")
+
+
+def compare(command: str, load: Load, rounds: int) -> dict[str, Any]:
+    found: dict[str, list[dict[str, float]]] = {"twostroke": [], "guidellm": []}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_tokenizer(load.tokenizer, folder)
+        for number in range(rounds):
+            found["twostroke"].append(ours(load))
+            found["guidellm"].append(guidellm(command, load, folder))
+            for who, results in found.items():
+                click.echo(f"{number} {who} " + str({key: round(value, 5) for key, value in results[-1].items()}))
+    medians = {
+        who: {metric: median(result[metric] for result in results) for metric in ("ttft", "tpot")}
+        for who, results in found.items()
+    }
+    ratios = {metric: medians["twostroke"][metric] / medians["guidellm"][metric] for metric in ("ttft", "tpot")}
+    return {"rounds": found, "medians_s": medians, "ratios": ratios}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--url", required=True)
+    parser.add_argument("--guidellm", required=True)
+    parser.add_argument("--model", default="smollm2", help="the model's name in requests")
+    parser.add_argument(
+        "--tokenizer", default="smollm2", help="whose tokenizer counts prompts: an alias or a GGUF file"
+    )
+    parser.add_argument("--streams", type=int, default=2)
+    parser.add_argument("--requests", type=int, default=20)
+    parser.add_argument("--prompt-tokens", type=int, default=256)
+    parser.add_argument("--output-tokens", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = vars(parser.parse_args())
+    command, rounds = options.pop("guidellm"), options.pop("rounds")
+    found = compare(command, Load(**options), rounds)
+    for metric, ratio in found["ratios"].items():
+        values = "   ".join(f"{who} {medians[metric] * 1e3:.2f} ms" for who, medians in found["medians_s"].items())
+        click.echo(f"{metric}   {values}   ratio {ratio:.3f}")
+    click.echo(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
