@@ -132,7 +132,7 @@ def judged(make_bench, make_request) -> Callable[..., tuple[Speculation, Request
         make_bench().engine.prepare(request)
         for rows, seconds in ((1, one), (8, eight)):
             if seconds is not None:
-                judge.observe(StepPlan((Chunk(45, rows, rows, request, Phase.DECODE),), 1), seconds)
+                judge.observe(StepPlan((Chunk(45, rows, rows, request, phase=Phase.DECODE),), 1), seconds)
         return judge, request
 
     return make
@@ -159,7 +159,7 @@ def test_drafts_that_fail_end_and_are_tried_again_later(judged) -> None:
     assert 20 < waits < 200
     for _ in range(10):
         request.lookup.learn(7, 7)
-    judge.observe(StepPlan((Chunk(45, 8, 8, request, Phase.DECODE),), 1), 0.05)
+    judge.observe(StepPlan((Chunk(45, 8, 8, request, phase=Phase.DECODE),), 1), 0.05)
     assert judge.drafts(request, 1, 100)
 
 

@@ -40,7 +40,7 @@ def _with_drafts(queues: Queues, chunk: Chunk, drafts: Sequence[int]) -> Chunk:
         return chunk
     request.tokens[request.num_tokens : end] = drafts
     rows = 1 + len(drafts)
-    return Chunk(chunk.start, rows, rows, request, chunk.phase, drafts=tuple(drafts))
+    return Chunk(chunk.start, rows, rows, request, phase=chunk.phase, drafts=tuple(drafts))
 
 
 def _grow(queues: Queues, request: Request) -> bool:
