@@ -5,6 +5,7 @@ The counterpart is `Executor::finish` and the packing in csrc/; a test holds the
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from twostroke.native import _core
 from twostroke.native.refusals import refuse_unsupported
@@ -12,13 +13,20 @@ from twostroke.program import ops
 from twostroke.program.passes import plan_arena
 from twostroke.program.program import Program
 from twostroke.program.values import Cache, CacheSpec, Norm, RopeSpec, Rows, Weight
-from twostroke.weights.source import WeightSource
+from twostroke.weights.source import TensorInfo
 from twostroke.weights.tensor_types import TensorType
 
 # As in csrc: rows of a packed group, output rows at once, keys of an attention range, query rows attended together,
 # floats before an attention state, and what each part of scratch is rounded up to.
 _LANES, _OUTPUT_TILE, _KEY_RANGE, _QUERIES, _STATE_HEADER, _ALIGN = 16, 32, 256, 8, 16, 64
 _PLAIN = (TensorType.F32, TensorType.F16, TensorType.BF16)
+
+
+class WeightTypes(Protocol):
+    """Which type each weight has; every `WeightSource` says so."""
+
+    def info(self, name: str) -> TensorInfo:
+        """Shape and type of a tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +44,7 @@ class Footprint:
 
 
 def footprint(
-    program: Program, source: WeightSource, *, num_threads: int, max_context: int, max_step_tokens: int, kv_bits: float
+    program: Program, source: WeightTypes, *, num_threads: int, max_context: int, max_step_tokens: int, kv_bits: float
 ) -> Footprint:
     """The bytes of a fused program with the weights of `source`; the settings are those of `ExecutorConfig`.
 
@@ -86,14 +94,14 @@ def _vectors(program: Program) -> dict[tuple[Weight, float], None]:
     return {(weight, offset): None for op in program.ops for weight, offset in of(op) if weight is not None}
 
 
-def _packed_bytes(matrix: Weight, source: WeightSource) -> int:
+def _packed_bytes(matrix: Weight, source: WeightTypes) -> int:
     """In groups of 16 rows, the last one filled up; each expert's matrix by itself."""
     rows, cols = matrix.shape[-2:]
     experts = matrix.shape[0] if len(matrix.shape) == 3 else 1
     return experts * _up(rows, _LANES) * source.info(matrix.name).type.row_bytes(cols)
 
 
-def _linear_scratch(program: Program, source: WeightSource, rows: int) -> Iterator[int]:
+def _linear_scratch(program: Program, source: WeightTypes, rows: int) -> Iterator[int]:
     """Inputs of linears in 16 bits with scales and sums, as floats where a matrix is of floats, and experts' halves."""
     elements = inner = outer = 0
     has_plain = False

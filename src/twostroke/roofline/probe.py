@@ -43,6 +43,20 @@ def probe(
     return _spec(file.raise_to(machine_key(num_threads, isas[-1]), measured), num_threads, isas[-1])
 
 
+def known_or_probed(num_threads: int, isa: str | None = None, *, file: RoofFile | None = None) -> HardwareSpec:
+    """What is kept of this machine; where it does not suffice, as `probe`.
+
+    Raises ConfigError for an instruction set that this machine lacks.
+    """
+    file = file or RoofFile()
+    best = probe_isas(isa)[-1]
+    known = file.load(machine_key(num_threads, best))
+    large = any(size >= LARGEST_SET // 2 for size in known.reads)
+    if large and all(kind in known.flops for kind in ARITHMETIC):
+        return _spec(known, num_threads, best)
+    return probe(num_threads, isa, file=file)
+
+
 def roofs_of_model(
     read: Callable[[float], float],
     working_set_bytes: int,

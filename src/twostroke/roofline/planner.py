@@ -1,0 +1,220 @@
+"""The planner: memory, time to the first token, time a token and their bounds, for a model on hardware. Owns the plan.
+
+Nothing is run. Bytes and FLOPs are those of the program that would run, memory is `memory_sum`'s, time is `step_time`'s
+sum with the constants of `efficiency`; every prediction has a low and a high end, between which 80% of published
+measurements of its kind lay.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from twostroke.errors import ConfigError, ContextLengthError
+from twostroke.program.cost import ChunkShape, CostModel
+from twostroke.roofline.efficiency import PHASES, Efficiency, default_engine, find_efficiency
+from twostroke.roofline.memory_sum import MemorySum, Room, max_batch, max_context, memory_sum
+from twostroke.roofline.planned_model import KV_BITS, PlannedModel
+from twostroke.roofline.step_time import Seconds, arithmetic_peak, predict
+from twostroke.roofline.target import Target
+from twostroke.roofline.work import Work, prefill_steps, step_work
+
+_GEN_POINTS = 4  # contexts at which an answer's tokens are timed
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What is to be run.
+
+    batch     requests at once, each of `prompt` tokens and `answer` more; `cached` tokens of each prompt are at hand
+    kv        type of the cache
+    engine    None for the usual one on the hardware
+    drafted, accepted   tokens guessed ahead a step, and the chance that each is right: speculation
+    """
+
+    prompt: int = 512
+    answer: int = 256
+    batch: int = 1
+    kv: str = "f16"
+    engine: str | None = None
+    cached: int = 0
+    drafted: int = 0
+    accepted: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("prompt", "answer", "batch"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.kv not in KV_BITS:
+            raise ConfigError(f"kv must be one of {', '.join(KV_BITS)}, not {self.kv!r}")
+        if not 0 <= self.cached < self.prompt:
+            raise ConfigError(f"cached must be from 0 to under the prompt's {self.prompt} tokens, not {self.cached}")
+
+    @property
+    def context(self) -> int:
+        """Tokens of a request at its end."""
+        return self.prompt + self.answer
+
+    @property
+    def tokens_a_step(self) -> float:
+        """Expected tokens of a request that a decode step gives: 1 without speculation, else those accepted up to the
+        first that is wrong, and the one that replaces it (Leviathan et al. 2023)."""
+        rate, count = min(self.accepted, 0.999999), self.drafted
+        return float((1 - rate ** (count + 1)) / (1 - rate)) if count else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A phase: its work, where its seconds go, and between what bounds 80% of such measurements lay.
+
+    `steps` of prefill are all of it; decode is one step of `tokens` in the mean over the answer.
+    """
+
+    work: Work
+    seconds: Seconds
+    low: float
+    high: float
+
+    @property
+    def total(self) -> float:
+        return self.seconds.total
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A model on hardware: what it takes and how fast it would be."""
+
+    model: PlannedModel
+    target: Target
+    scenario: Scenario
+    efficiency: Efficiency
+    room: Room
+    memory: MemorySum
+    prefill: Prediction | None  # None where the hardware's FLOP/s are not known
+    decode: Prediction
+
+    @cached_property
+    def max_context(self) -> int | None:
+        """The longest context for which the batch fits, 0 for none; None where the memory is not known."""
+        return max_context(self.model, self.room, batch=self.scenario.batch, kv=self.scenario.kv)
+
+    @cached_property
+    def max_batch(self) -> int | None:
+        """The most requests of the scenario's context that fit together."""
+        return max_batch(self.model, self.room, context=self.scenario.context, kv=self.scenario.kv)
+
+    @property
+    def ttft_s(self) -> float | None:
+        """Seconds to the first token of the last request of the batch."""
+        return None if self.prefill is None else self.prefill.total
+
+    @property
+    def tpot_s(self) -> float:
+        """Seconds a token of one request."""
+        return self.decode.total / self.scenario.tokens_a_step
+
+    @property
+    def tok_s(self) -> float:
+        """Tokens per second of one request."""
+        return 1 / self.tpot_s
+
+    @property
+    def total_tok_s(self) -> float:
+        """Tokens per second of the batch."""
+        return self.scenario.batch / self.tpot_s
+
+    @property
+    def ridge_point(self) -> float | None:
+        """FLOPs a byte above which 16-bit arithmetic is the limit; None where its peak is not known."""
+        spec = self.target.spec
+        return spec.ridge_point(self.decode.work.read_bytes) if spec.flops else None
+
+
+def make_plan(model: PlannedModel, target: Target, scenario: Scenario) -> Plan:
+    """Predict. Raises ContextLengthError where prompt and answer exceed the model's context, ConfigError for an engine
+    that nothing is known of."""
+    if scenario.context > model.config.context_length:
+        raise ContextLengthError(
+            f"{model.name}: prompt {scenario.prompt} + answer {scenario.answer} exceed its context of"
+            f" {model.config.context_length} tokens"
+        )
+    engine = scenario.engine or ("twostroke" if target.is_here else default_engine(target.kind))
+    efficiency = find_efficiency(engine, target.kind, model.weight_class)
+    room = room_of(target, engine, efficiency)
+    memory = memory_sum(model, room, context=scenario.context, batch=scenario.batch, kv=scenario.kv)
+    cost = model.cost(scenario.kv)
+    return Plan(
+        model=model,
+        target=target,
+        scenario=scenario,
+        efficiency=efficiency,
+        room=room,
+        memory=memory,
+        prefill=_prefill(cost, model, target, scenario, efficiency) if target.spec.flops else None,
+        decode=_decode(cost, model, target, scenario, efficiency),
+    )
+
+
+def room_of(target: Target, engine: str, efficiency: Efficiency) -> Room:
+    """The memory of hardware as an engine uses it."""
+    threads = target.spec.num_threads or 1
+    return Room(engine, target.kind, target.memory_bytes, efficiency.chunk_tokens, threads)
+
+
+def again(plan: Plan, **changes: Any) -> Plan:
+    """The same plan with another scenario, format (`weights`) or hardware (`target`)."""
+    model, target = plan.model, changes.pop("target", plan.target)
+    if (weights := changes.pop("weights", None)) is not None:
+        model = model.in_format(weights)
+    return make_plan(model, target, replace(plan.scenario, **changes))
+
+
+def _prefill(cost: CostModel, model: PlannedModel, target: Target, scenario: Scenario, found: Efficiency) -> Prediction:
+    total, layers = Work(), model.config.num_layers
+    new = scenario.prompt - scenario.cached
+    for shapes, count in prefill_steps(new, scenario.batch, found.chunk_tokens, scenario.cached).items():
+        total += step_work(cost, layers, prompts=shapes).times(count)
+    return _predicted(total, target, found, found.band("prefill", scenario.batch))
+
+
+def _decode(cost: CostModel, model: PlannedModel, target: Target, scenario: Scenario, found: Efficiency) -> Prediction:
+    total, rows = Work(), 1 + scenario.drafted
+    points = min(_GEN_POINTS, scenario.answer)
+    for i in range(points):
+        at = scenario.prompt + int(scenario.answer * (i + 0.5) / points)
+        chunks = (ChunkShape(at, rows, rows),) * scenario.batch
+        step = step_work(cost, model.config.num_layers, generated=chunks, few_rows=found.few_rows)
+        total += step.times(1 / points)
+    return _predicted(total, target, found, found.band("decode", scenario.batch))
+
+
+def _predicted(work: Work, target: Target, found: Efficiency, band: tuple[float, float]) -> Prediction:
+    """Between the band's ends, but never faster than the roofs allow: a step that fills them has no faster end."""
+    seconds = predict(work, target.spec, found)
+    floor = max(
+        work.read_bytes / target.spec.bytes_per_s_at(work.read_bytes / work.steps),
+        work.flops / arithmetic_peak(target.spec, found.prompt_on),
+    )
+    return Prediction(work, seconds, max(floor, band[0] * seconds.total), band[1] * seconds.total)
+
+
+def inputs_of(plan: Plan) -> Mapping[str, dict[str, Any]]:
+    """Every constant that a plan used, with its source."""
+    spec, found = plan.target.spec, plan.efficiency
+    named: dict[str, tuple[Any, str]] = {
+        "model_facts": (plan.model.num_parameters, plan.model.source),
+        "weight_format": (plan.model.weights, "weight_formats.toml"),
+        "bandwidth_byte_s": (spec.bytes_per_s_at(plan.decode.work.read_bytes), plan.target.source),
+        "memory_bytes": (plan.target.memory_bytes, plan.target.source),
+        **{f"flop_s_{kind}": (rate, plan.target.source) for kind, rate in spec.flops.items()},
+        "engine": (found.name, found.source),
+        "prompt_tokens": (plan.scenario.prompt, "as asked"),
+        "answer_tokens": (plan.scenario.answer, "as asked"),
+        "cached_tokens": (plan.scenario.cached, "as asked"),
+        "tokens_a_step": (plan.scenario.tokens_a_step, "as asked"),
+    }
+    for name in ("step_s", "layer_s", "weights", "experts", "kv", "generated", "prompt", "attention", "chunk_tokens"):
+        named[f"efficiency_{name}"] = (getattr(found, name), found.source)
+    for phase in PHASES[:2]:
+        named[f"band_{phase}"] = (list(found.band(phase, plan.scenario.batch)), found.source)
+    return {name: {"value": value, "source": source} for name, (value, source) in named.items()}

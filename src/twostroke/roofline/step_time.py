@@ -1,0 +1,92 @@
+"""StepTime: how long work takes on hardware, as a sum. Owns the formula; the constants are `efficiency`'s.
+
+A step takes a fixed time, a time for each layer, its bytes at a share of the memory's bandwidth and its FLOPs at a
+share of the peak, one after the other. A roofline's maximum is a bound that no engine reaches: kernels start, wait
+for each other, and do not overlap all they could; the sum is what measured runs follow.
+"""
+
+import math
+from dataclasses import astuple, dataclass
+
+from twostroke.roofline.bound import Bound
+from twostroke.roofline.efficiency import Arithmetic, Efficiency
+from twostroke.roofline.hardware import HardwareSpec
+from twostroke.roofline.work import Work
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """A time by what it is spent on; names are those of `Efficiency`."""
+
+    step: float
+    layer: float
+    weights: float
+    experts: float
+    kv: float
+    generated: float
+    prompt: float
+    attention: float
+
+    @property
+    def total(self) -> float:
+        return float(sum(astuple(self)))
+
+    @property
+    def memory(self) -> float:
+        """Spent waiting for bytes."""
+        return self.weights + self.experts + self.kv
+
+    @property
+    def compute(self) -> float:
+        """Spent on arithmetic."""
+        return self.generated + self.prompt + self.attention
+
+    @property
+    def overhead(self) -> float:
+        """Spent on what does not grow with bytes or FLOPs."""
+        return self.step + self.layer
+
+    @property
+    def bound(self) -> Bound:
+        """Which of the two resources takes longer."""
+        return "compute" if self.compute > self.memory else "memory"
+
+
+def nominal_seconds(work: Work, hardware: HardwareSpec, generated_on: Arithmetic, prompt_on: Arithmetic) -> Seconds:
+    """Steps and layers counted, bytes at the nominal bandwidth, FLOPs at the peak: what efficiencies divide.
+
+    Where no peak is known, FLOPs take no time.
+    """
+    bandwidth = hardware.bytes_per_s_at(work.read_bytes / work.steps if work.steps else 0.0)
+    return Seconds(
+        step=work.steps,
+        layer=work.layers,
+        weights=work.weight_bytes / bandwidth,
+        experts=work.expert_bytes / bandwidth,
+        kv=work.kv_bytes / bandwidth,
+        generated=work.generated_flops / arithmetic_peak(hardware, generated_on),
+        prompt=work.prompt_flops / arithmetic_peak(hardware, prompt_on),
+        attention=work.attention_flops / arithmetic_peak(hardware, "16bit"),
+    )
+
+
+def arithmetic_peak(hardware: HardwareSpec, kind: Arithmetic) -> float:
+    """FLOP/s of a kind of arithmetic, or of what the hardware has instead; infinite where nothing is known.
+
+    "f32" is that of vector units, "16bit" of matrix units with 32-bit sums, "16bit_sums" with 16-bit sums where those
+    are faster: half the rate of 8-bit integers, as on all NVIDIA parts since Turing. "8bit" is integers'.
+    """
+    known = hardware.flops
+    half = max(known.get("16bit", 0.0), known.get("f32", 0.0))
+    eight = known.get("8bit", 0.0)
+    if kind == "f32":
+        return known.get("f32", 0.0) or half or math.inf
+    if kind == "16bit_sums":
+        return max(half, eight / 2) or math.inf
+    return (max(half, eight) if kind == "8bit" else half) or math.inf
+
+
+def predict(work: Work, hardware: HardwareSpec, efficiency: Efficiency) -> Seconds:
+    """The time of this work. Never below bytes at the nominal bandwidth or FLOPs at the peak: no share is above 1."""
+    nominal = astuple(nominal_seconds(work, hardware, efficiency.generated_on, efficiency.prompt_on))
+    return Seconds(*(each * factor for each, factor in zip(nominal, efficiency.factors, strict=True)))

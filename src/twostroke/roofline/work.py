@@ -1,0 +1,117 @@
+"""Work: what steps compute and move, split as time is. Owns the split of a program's cost; knows no hardware.
+
+Every figure comes from the cost coefficients that the engine's ledger uses; nothing is counted here anew.
+"""
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+
+from twostroke.program.cost import ChunkShape, CostModel, Resource, Unit, measure
+
+Chunks = Sequence[ChunkShape]
+_OF_CONTEXT = (Unit.ROW_CONTEXT,)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Totals over steps.
+
+    layers           steps x layers of the model
+    weight_bytes     of weights that every step reads whole, and of rows of the embedding
+    expert_bytes     of experts, the expected union over a step's rows
+    kv_bytes         of keys, values, latents and recurrent states
+    generated_flops  of linears and all else by row, for generated rows; `prompt_flops` the same for prompt rows
+    attention_flops  of rows x context
+    activation_bytes reported, and no part of time: at these sizes they stay in caches
+    """
+
+    steps: float = 0.0
+    layers: float = 0.0
+    weight_bytes: float = 0.0
+    expert_bytes: float = 0.0
+    kv_bytes: float = 0.0
+    generated_flops: float = 0.0
+    prompt_flops: float = 0.0
+    attention_flops: float = 0.0
+    activation_bytes: float = 0.0
+
+    def __add__(self, other: "Work") -> "Work":
+        return Work(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def times(self, factor: float) -> "Work":
+        """The same work `factor` times."""
+        return Work(*(factor * each for each in astuple(self)))
+
+    @property
+    def flops(self) -> float:
+        return self.generated_flops + self.prompt_flops + self.attention_flops
+
+    @property
+    def read_bytes(self) -> float:
+        """Bytes that must come from memory: weights and caches."""
+        return self.weight_bytes + self.expert_bytes + self.kv_bytes
+
+    @property
+    def intensity(self) -> float:
+        """FLOPs per byte from memory (Williams et al. 2009)."""
+        return self.flops / self.read_bytes if self.read_bytes else 0.0
+
+
+def step_work(
+    cost: CostModel, num_layers: int, *, prompts: Chunks = (), generated: Chunks = (), few_rows: float = float("inf")
+) -> Work:
+    """The work of one step of prompt chunks and generated rows.
+
+    An engine that has kernels for a few generated rows uses those of prompts for more: of n generated rows, those
+    beyond `few_rows` count as prompt rows.
+    """
+    prompts, generated = tuple(prompts), tuple(generated)
+    together = prompts + generated
+    totals = dict.fromkeys(Resource, 0.0)
+    experts = attention = by_prompt = by_generated = 0.0
+    for (resource, unit, scope), coefficient in cost.coefficients.items():
+        if resource is not Resource.FLOPS:
+            amount = coefficient * measure(unit, scope, together)
+            totals[resource] += amount
+            experts += amount if resource is Resource.WEIGHT_BYTES and unit is Unit.EXPERTS else 0.0
+        elif unit in _OF_CONTEXT:
+            attention += coefficient * measure(unit, scope, together)
+        else:
+            by_prompt += coefficient * measure(unit, scope, prompts)
+            by_generated += coefficient * measure(unit, scope, generated)
+    rows = sum(chunk.length for chunk in generated)
+    few = min(1.0, few_rows / rows) if rows else 1.0
+    return Work(
+        steps=1.0,
+        layers=float(num_layers),
+        weight_bytes=totals[Resource.WEIGHT_BYTES] - experts,
+        expert_bytes=experts,
+        kv_bytes=sum(
+            amount
+            for resource, amount in totals.items()
+            if resource not in (Resource.FLOPS, Resource.WEIGHT_BYTES, Resource.ACTIVATION_BYTES)
+        ),
+        generated_flops=few * by_generated,
+        prompt_flops=by_prompt + (1 - few) * by_generated,
+        attention_flops=attention,
+        activation_bytes=totals[Resource.ACTIVATION_BYTES],
+    )
+
+
+def prefill_steps(prompt: int, batch: int, chunk: int, start: int = 0) -> dict[tuple[ChunkShape, ...], int]:
+    """The steps that take `batch` prompts of `prompt` tokens each, after `start` cached ones, `chunk` rows at a time.
+
+    How often each kind of step occurs. Short prompts share a step, long ones are cut.
+    """
+    steps: dict[tuple[ChunkShape, ...], int] = {}
+    if prompt >= chunk:
+        for at in range(0, prompt, chunk):
+            length = min(chunk, prompt - at)
+            shape = ChunkShape(start + at, length, 1 if at + length == prompt else 0)
+            steps[(shape,)] = steps.get((shape,), 0) + batch
+        return steps
+    together = max(1, chunk // prompt)
+    for count in [together] * (batch // together) + [batch % together] * bool(batch % together):
+        shapes = (ChunkShape(start, prompt, 1),) * count
+        steps[shapes] = steps.get(shapes, 0) + 1
+    return steps
