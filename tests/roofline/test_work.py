@@ -5,6 +5,7 @@ import pytest
 from twostroke.models.registry import build_program
 from twostroke.program.cost import ChunkShape, CostModel, Storage
 from twostroke.program.passes import fuse
+from twostroke.program.phase import Phase
 from twostroke.roofline.model_catalogue import find_model
 from twostroke.roofline.work import prefill_steps, step_work
 
@@ -18,7 +19,7 @@ def cost_of(name: str) -> tuple[CostModel, int]:
 @pytest.mark.parametrize("name", ["llama-3.1-8b", "gemma-3-4b", "qwen3-30b-a3b"])
 def test_the_parts_add_up_to_the_cost_of_the_same_step(name: str) -> None:
     cost, layers = cost_of(name)
-    prompts, generated = [ChunkShape(100, 64, 0)], [ChunkShape(3000, 1, 1), ChunkShape(50, 1, 1)]
+    prompts, generated = [ChunkShape(100, 64, 0)], [ChunkShape(at, 1, 1, phase=Phase.DECODE) for at in (3000, 50)]
     work, whole = step_work(cost, layers, prompts=prompts, generated=generated), cost.step([*prompts, *generated])
     assert work.flops == pytest.approx(whole.flops)
     assert work.weight_bytes + work.expert_bytes == pytest.approx(whole.weight_bytes)

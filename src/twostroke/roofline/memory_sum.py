@@ -81,7 +81,7 @@ def memory_sum(model: PlannedModel, room: Room, *, context: int, batch: int, kv:
     own = room.engine == "twostroke"
     weights, scratch = model.weight_bytes, _scratch(model, room, context)
     per_token = token_bytes(model, kv)
-    kept = kept_bytes(model, kv, context, windows=not own)
+    kept = kept_bytes(model, kv, context)
     if own and (found := _footprint(model, room, context, kv)) is not None:
         weights, scratch, per_token = found.weight_bytes, found.scratch_bytes, found.kv_bytes_per_token
         kept = float(per_token * (-(-context // 16) * 16))
@@ -99,15 +99,12 @@ def memory_sum(model: PlannedModel, room: Room, *, context: int, batch: int, kv:
 
 def token_bytes(model: PlannedModel, kv: str) -> float:
     """Bytes that one more token takes in all caches while no window is full."""
-    return sum(model.cache_elements.values()) * KV_BITS[kv] / 8
+    return sum(group.elements_per_token for group in model.program.cache_groups) * KV_BITS[kv] / 8
 
 
-def kept_bytes(model: PlannedModel, kv: str, context: int, *, windows: bool = True) -> float:
+def kept_bytes(model: PlannedModel, kv: str, context: int) -> float:
     """Bytes of the caches of one request of `context` tokens; windowed layers hold no more than their window."""
-    elements = sum(
-        (min(context, window) if windows and window else context) * count
-        for window, count in model.cache_elements.items()
-    )
+    elements = sum(group.elements_per_token * group.tokens_kept(context) for group in model.program.cache_groups)
     return elements * KV_BITS[kv] / 8
 
 

@@ -6,6 +6,7 @@ The sums are `native.footprint`'s, which the engine's own check uses: one code f
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from twostroke.errors import UnsupportedModelError
 from twostroke.native.executor import KV_BITS
 from twostroke.native.footprint import Footprint, footprint
 from twostroke.roofline.planned_model import PlannedModel
@@ -36,11 +37,14 @@ def own_footprint(model: PlannedModel, room: "Room", context: int, kv: str) -> F
     """The engine's allocations; None where it does not have the model's types or ops."""
     if kv not in KV_BITS or any(bits not in _TYPES for bits in model.bits.values()):
         return None
-    return footprint(
-        model.program,
-        PlannedTensors(model),
-        num_threads=room.num_threads,
-        max_context=context,
-        max_step_tokens=room.chunk_tokens,
-        kv_bits=KV_BITS[kv],
-    )
+    try:
+        return footprint(
+            model.program,
+            PlannedTensors(model),
+            num_threads=room.num_threads,
+            max_context=context,
+            max_step_tokens=room.chunk_tokens,
+            kv_bits=KV_BITS[kv],
+        )
+    except UnsupportedModelError:
+        return None

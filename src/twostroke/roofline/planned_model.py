@@ -72,17 +72,9 @@ class PlannedModel:
         return sum(weight.num_elements for weight in self.program.weights.values())
 
     @cached_property
-    def cache_elements(self) -> dict[int | None, int]:
-        """Elements a token takes in the caches, by their window."""
-        found: dict[int | None, int] = {}
-        for cache in self.program.caches:
-            found[cache.window] = found.get(cache.window, 0) + cache.elements_per_token
-        return found
-
-    @cached_property
     def state_elements(self) -> int:
         """Elements of the recurrent states of one request."""
-        return sum(getattr(cache, "state_elements", 0) for cache in self.program.caches)
+        return sum(group.state_elements for group in self.program.cache_groups)
 
     @cached_property
     def arena_dims(self) -> int:

@@ -4,12 +4,13 @@ Every figure comes from the cost coefficients that the engine's ledger uses; not
 """
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 
 from twostroke.program.cost import ChunkShape, CostModel, Resource, Unit, measure
+from twostroke.program.phase import Phase
 
 Chunks = Sequence[ChunkShape]
-_OF_CONTEXT = (Unit.ROW_CONTEXT,)
+_OF_CONTEXT = (Unit.ROW_CONTEXT, Unit.ROW_SEGMENT, Unit.PREFILL_ROW_CONTEXT, Unit.DECODE_ROW_CONTEXT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,8 @@ def step_work(
     An engine that has kernels for a few generated rows uses those of prompts for more: of n generated rows, those
     beyond `few_rows` count as prompt rows.
     """
-    prompts, generated = tuple(prompts), tuple(generated)
+    prompts = tuple(replace(chunk, phase=Phase.PREFILL) for chunk in prompts)
+    generated = tuple(replace(chunk, phase=Phase.DECODE) for chunk in generated)
     together = prompts + generated
     totals = dict.fromkeys(Resource, 0.0)
     experts = attention = by_prompt = by_generated = 0.0
