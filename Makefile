@@ -30,7 +30,7 @@ help:
 	@echo 'make build              $(VENV) with the package and its compiled core'
 	@echo 'make lint types layers  what CI checks before the tests; make format to rewrite'
 	@echo 'make check-aarch64      cross-compile the scalar core for 64-bit Arm'
-	@echo 'make docs               docs/cli.md from the command line'
+	@echo 'make docs               docs/cli.md and docs/api.md from the command line and the server'
 	@echo 'make clean              remove $(VENV) and every build output'
 
 run: build
@@ -58,6 +58,7 @@ layers: $(DEV)
 
 docs: build
 	@$(PY) docs/generate_cli.py docs/cli.md
+	@$(PY) docs/generate_api.py docs/api.md
 
 # --- build ----------------------------------------------------------------------------------------------------------
 

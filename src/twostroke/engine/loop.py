@@ -97,11 +97,7 @@ class EngineLoop:
                 self._read_notes()
             events = self._engine.step()
         finally:
-            with self._changed:
-                self._deliver(events)
-                self._read_notes()
-                self._is_driven = False
-                self._changed.notify_all()
+            self._let_go(events)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -115,8 +111,15 @@ class EngineLoop:
         try:
             yield
         finally:
-            with self._changed:
+            self._let_go([])
+
+    def _let_go(self, events: list[Event]) -> None:
+        """Delivers what a step brought; from then on another thread may drive, whatever a sink raises."""
+        with self._changed:
+            try:
+                self._deliver(events)
                 self._read_notes()
+            finally:
                 self._is_driven = False
                 self._changed.notify_all()
 

@@ -7,10 +7,11 @@ requests the step had.
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Event as Signal
 from threading import Thread
 
-from twostroke.engine.events import Event
+from twostroke.engine.events import Event, Finished
 from twostroke.engine.request import Request, State
 from twostroke.llm.llm import LLM
 
@@ -28,6 +29,7 @@ class Serving:
         self._engine_loop = llm.running.loop
         self._mailbox = _Mailbox(loop)
         self._is_over = Signal()
+        self._open: set[Request] = set()
         self.error: BaseException | None = None
         self._thread = Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
@@ -46,7 +48,18 @@ class Serving:
 
     def submit(self, request: Request, take: Take) -> None:
         """Queues a request; `take` gets each of its events, Finished last. Raises what `Engine.prepare` does."""
-        self._engine_loop.submit_to(request, _Sink(self._mailbox, take))
+
+        def take_open(event: Event) -> None:
+            if isinstance(event, Finished):
+                self._open.discard(request)
+            take(event)
+
+        self._open.add(request)
+        try:
+            self._engine_loop.submit_to(request, _Sink(self._mailbox, take_open))
+        except BaseException:
+            self._open.discard(request)
+            raise
 
     def cancel(self, request: Request) -> None:
         """Ends the request within one step, in whatever state it is; Finished then comes."""
@@ -54,7 +67,9 @@ class Serving:
             self._engine_loop.cancel(request)
 
     def stop(self) -> None:
-        """Ends the thread after its current step; requests under way get no more events."""
+        """Ends the thread after its current step, and what is under way: the engine is left idle."""
+        for request in tuple(self._open):
+            self.cancel(request)
         self._is_over.set()
         self._engine_loop.wake()
         self._thread.join()
@@ -85,7 +100,8 @@ class _Mailbox:
         self._waiting.append((take, event))
         if not self._is_called:
             self._is_called = True
-            self._loop.call_soon_threadsafe(self._empty)
+            with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+                self._loop.call_soon_threadsafe(self._empty)
 
     def _empty(self) -> None:
         self._is_called = False  # first: what is put from here on calls again

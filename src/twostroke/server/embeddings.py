@@ -26,8 +26,9 @@ async def answer_embeddings(service: Service, request: Request) -> Response:
     body = await service.read(request, EmbeddingRequest)
     rows = await service.prepare(lambda: _prepare(service, body))
     requests = [own for _, own in rows]
-    service.admission.admit(requests, at_once=_AT_ONCE)
-    batch = _Batch(service, rows)
+    at_once = min(_AT_ONCE, service.config.max_queued)
+    service.admission.admit(requests, at_once=at_once)
+    batch = _Batch(service, rows, at_once)
     service.lifecycle.add(batch)
     try:
         vectors = await batch.run(request)
@@ -69,8 +70,9 @@ def _ids(prompt: PromptInput, end_ids: Sequence[int]) -> list[int]:
 class _Batch:
     """Inputs of one request on their way, some queued at a time; the first error ends them all."""
 
-    def __init__(self, service: Service, rows: Sequence[tuple[PooledRows, EngineRequest]]) -> None:
+    def __init__(self, service: Service, rows: Sequence[tuple[PooledRows, EngineRequest]], at_once: int) -> None:
         self._service = service
+        self._at_once = at_once
         self._rows = rows
         self._num_open = len(rows)
         self._unsubmitted = iter(rows)
@@ -81,7 +83,7 @@ class _Batch:
         """Vectors in the order of the inputs. Raises the error of a step that failed, or the one given to `fail`."""
         gone = asyncio.get_running_loop().create_task(self._watch(request))
         try:
-            for _ in range(_AT_ONCE):
+            for _ in range(self._at_once):
                 self._submit_next()
             async with asyncio.timeout(self._service.config.request_timeout):
                 await self._done

@@ -25,6 +25,7 @@ from twostroke.server.service import Service
 from twostroke.server.workers import Workers
 
 _SWITCH_S = 0.0005  # the engine's thread waits no longer than this for the interpreter, between two steps
+_SEND_BUFFER = 128 * 1024  # what the system keeps for a reader that is slow
 _LAST_WORDS_S = 2  # for the end of streams that were cut
 _log = logging.getLogger("twostroke.server")
 
@@ -54,6 +55,7 @@ def listen(config: ServerConfig) -> socket.socket:
     try:
         found = socket.socket(family, socket.SOCK_STREAM)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)  # connections have the same
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # of a connection that is to be closed, its reader gone
             found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(config.stall_timeout * 1000))
         found.bind((config.host, config.port))

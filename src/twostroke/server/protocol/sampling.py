@@ -1,6 +1,6 @@
 """Fields that every generating endpoint has: how tokens are drawn, where the answer ends, how it is delivered."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -57,4 +57,4 @@ class SamplingRequest(RequestModel):
         None, "Share cached prompts only with requests of the same salt.", max_length=MAX_NAME
     )
     user: str | None = no_effect("A label for the caller's own use.", max_length=MAX_NAME)
-    include_stop_str_in_output: Literal[False] | bool | None = refused("Would keep the stop text.", False)
+    include_stop_str_in_output: bool | None = refused("Keep the stop text in the answer.", False)
