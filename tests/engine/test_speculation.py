@@ -6,10 +6,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from twostroke.engine.lookup import PromptLookup
+from twostroke.engine.lookup import MOST_DRAFTED, PromptLookup
 from twostroke.engine.plan import Chunk, StepPlan
 from twostroke.engine.request import FinishReason, Request
-from twostroke.engine.speculation import MOST_DRAFTED, MOST_RUNNING, Speculation
+from twostroke.engine.speculation import MOST_RUNNING, Speculation
 from twostroke.program.phase import Phase
 
 SAMPLINGS = [
@@ -97,13 +97,12 @@ def numbers(*values: int) -> np.ndarray:
 
 
 def test_a_draft_is_what_followed_the_latest_time() -> None:
-    tokens = numbers(1, 2, 3, 4, 5, 1, 2, 3, 6, 7, 8, 1, 2, 3)
-    assert PromptLookup().draft(tokens, 4) == [6, 7, 8, 1]
-    assert PromptLookup().draft(tokens, 2) == [6, 7]
-    assert PromptLookup().draft(tokens[:8], 9) == [4, 5, 1, 2, 3, 4, 5, 1, 2]
-    assert PromptLookup().draft(tokens[:11], 9) == []
-    assert PromptLookup().draft(tokens[:3], 9) == PromptLookup().draft(tokens[:0], 9) == []
-    assert PromptLookup().draft(numbers(5, 5, 5, 5, 5), 3) == [5, 5, 5]
+    tokens = numbers(1, 2, 3, 4, 5, 1, 2, 3, 6, 7, 8, 9, 1, 2, 3)
+    assert PromptLookup().draft(tokens) == [6, 7, 8, 9, 1, 2, 3]
+    assert PromptLookup().draft(tokens[:8]) == [4, 5, 1, 2, 3, 4, 5]
+    for known in (0, 1, 3, 4, 11):
+        assert PromptLookup().draft(tokens[:known]) == ()
+    assert PromptLookup().draft(numbers(5, 5, 5, 5, 5)) == [5] * 7
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -114,10 +113,23 @@ def test_a_growing_request_is_indexed_as_if_at_once(seed: int) -> None:
         expected = []
         for end in range(known - 1, 2, -1):  # the latest earlier place, looked for one by one
             if tokens[end - 3 : end].tolist() == tokens[known - 3 : known].tolist() and known > 3:
-                expected = [int(tokens[end + i % (known - end)]) for i in range(5)]
+                expected = [int(tokens[end + i % (known - end)]) for i in range(MOST_DRAFTED)]
                 break
-        assert lookup.draft(tokens[:known], 5) == expected
+        assert list(lookup.draft(tokens[:known])) == expected
         known += rng.randint(1, 6)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 5, 8])
+def test_drafts_are_judged_by_what_came(stride: int) -> None:
+    """Tried or not, and however many tokens come at a time."""
+    lookup, text = PromptLookup(), numbers(*[1, 2, 3, 4, 5, 6, 7, 8, 9] * 20)
+    for known in range(5, 100, stride):
+        lookup.draft(text[:known])
+    assert lookup.acceptance == [1.0] * 7
+    other, lookup = numbers(*(n for i in range(40) for n in (1, 2, 3, 100 + i))), PromptLookup()
+    for known in range(3, 160, stride if stride % 2 else 4):
+        lookup.draft(other[:known])
+    assert lookup.acceptance == [0.0] * 7 and lookup._num_judged > 5
 
 
 # --- whether it pays --------------------------------------------------------------------------------------------------
@@ -125,52 +137,61 @@ def test_a_growing_request_is_indexed_as_if_at_once(seed: int) -> None:
 
 @pytest.fixture
 def judged(make_bench, make_request) -> Callable[..., tuple[Speculation, Request]]:
-    """A request that repeats itself, and a judge that has seen what steps of 1 and of 8 rows take."""
+    """A request that repeats itself, drafts of which came true, and a judge that saw what steps of n rows take."""
 
-    def make(one: float, eight: float | None) -> tuple[Speculation, Request]:
+    def make(acceptance: float = 1.0, **seconds: float) -> tuple[Speculation, Request]:
         request, judge = make_request([1, 2, 3, 4, 5, 6, 7, 8, 9] * 5, 50), Speculation()
         make_bench().engine.prepare(request)
-        for rows, seconds in ((1, one), (8, eight)):
-            if seconds is not None:
-                judge.observe(StepPlan((Chunk(45, rows, rows, request, phase=Phase.DECODE),), 1), seconds)
+        request.lookup = PromptLookup()
+        request.lookup.acceptance = [acceptance ** (i + 1) for i in range(7)]
+        for rows, taken in seconds.items():
+            see(judge, request, int(rows[4:]), taken)
         return judge, request
 
     return make
 
 
-def test_drafts_are_made_where_steps_of_more_rows_are_worth_it(judged) -> None:
-    judge, request = judged(0.010, 0.012)
-    assert list(judge.drafts(request, 1, 100)) == [1, 2, 3, 4, 5, 6, 7]
-    judge, request = judged(0.010, None)
-    assert judge.drafts(request, 1, 100)  # not known: tried
-    for one, eight in ((0.010, 0.021), (0.010, 0.08)):  # half of a draft comes true, is the prior: 2 tokens a step
-        judge, request = judged(one, eight)
-        assert judge.drafts(request, 1, 100) == ()
+def see(judge: Speculation, request: Request, rows: int, seconds: float) -> None:
+    judge.observe(StepPlan((Chunk(45, rows, rows, request, phase=Phase.DECODE),), 1), seconds)
 
 
-def test_drafts_that_fail_end_and_are_tried_again_later(judged) -> None:
-    judge, request = judged(0.010, 0.014)
-    assert judge.drafts(request, 1, 100)
-    for _ in range(3):
-        request.lookup.learn(7, 0)
+@pytest.mark.parametrize(
+    ("acceptance", "seconds", "length"),
+    [
+        (1.0, {"rows1": 10, "rows8": 12}, 7),
+        (1.0, {"rows1": 10}, 7),  # not known: tried
+        (1.0, {"rows8": 10}, 0),  # nor what is to be compared with
+        (1.0, {"rows1": 10, "rows8": 75}, 7),  # 8 tokens for 7.5 steps
+        (1.0, {"rows1": 10, "rows8": 79}, 0),
+        (1.0, {"rows1": 10, "rows4": 12, "rows5": 40, "rows8": 45}, 3),
+        (0.5, {"rows1": 10, "rows8": 10.5}, 6),
+        (0.5, {"rows1": 10, "rows8": 20}, 2),  # 1.75 tokens for 1.29 steps, by interpolation
+        (0.5, {"rows1": 10, "rows8": 60}, 0),
+        (0.0, {"rows1": 10, "rows8": 10}, 0),
+    ],
+)
+def test_as_many_are_drafted_as_pay(judged, acceptance: float, seconds: dict[str, float], length: int) -> None:
+    judge, request = judged(acceptance, **seconds)
+    assert list(judge.drafts(request, 1, 100)) == [1, 2, 3, 4, 5, 6, 7][:length]
+
+
+def test_what_did_not_pay_is_measured_again_much_later(judged) -> None:
+    judge, request = judged(1.0, rows1=10, rows8=90)
     waits = 0
     while not judge.drafts(request, 1, 100):
+        see(judge, request, 1, 10)
         waits += 1
-    assert 20 < waits < 200
-    for _ in range(10):
-        request.lookup.learn(7, 7)
-    judge.observe(StepPlan((Chunk(45, 8, 8, request, phase=Phase.DECODE),), 1), 0.05)
-    assert judge.drafts(request, 1, 100)
+    assert 400 < waits < 600
 
 
 def test_many_at_once_draft_nothing(judged) -> None:
-    judge, request = judged(0.010, 0.010)
+    judge, request = judged(rows1=10, rows8=10)
     assert judge.drafts(request, MOST_RUNNING + 1, 100) == ()
     assert Speculation(enabled=False).drafts(request, 1, 100) == ()
 
 
 def test_no_more_is_drafted_than_there_is_room_for(judged) -> None:
-    judge, request = judged(0.010, 0.010)
+    judge, request = judged(rows1=10, rows8=10)
     request.max_tokens = 4
     assert len(judge.drafts(request, 1, 100)) == 3
     assert len(judge.drafts(request, 1, 2)) == 2

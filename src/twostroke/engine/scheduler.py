@@ -82,20 +82,17 @@ class Scheduler:
 
     def _take_drafts(self, chunk: Chunk, outputs: "_Outputs", first: int, progress: Progress) -> None:
         """Outputs of drafted rows, while each draft is the token that was chosen and the request goes on."""
-        request, count = chunk.request, 0
-        for draft in chunk.drafts:
-            if request.state is State.FINISHED or outputs.token_ids[first + count] != draft:
-                break
-            count += 1
-            request.num_computed += 1
-            if not outputs.are_finite(first + count, 1):
+        request = chunk.request
+        for index, draft in enumerate(chunk.drafts, first):
+            if request.state is State.FINISHED or outputs.token_ids[index] != draft:
+                return
+            if not outputs.are_finite(index + 1, 1):
                 self._end(request, FinishReason.ERROR, progress, ModelOutputError(_NOT_FINITE))
-                break
-            self._take_output(request, chunk.start + count, outputs, first + count, progress)
+                return
+            request.num_computed += 1
+            self._take_output(request, request.num_computed - 1, outputs, index + 1, progress)
             self._offer(request)
             self._settle(chunk, progress)
-        if request.lookup is not None:
-            request.lookup.learn(len(chunk.drafts), count)
 
     def _offer(self, request: Request) -> None:
         """Names the request's blocks that are full now, for others to use."""
