@@ -111,6 +111,16 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
         {**MOE, **UNTIED, "n_routed_experts": 8, "n_shared_experts": 1, "first_k_dense_replace": 1, "head_dim": 16,
          "use_qk_norm": True, "attention_bias": True, "routed_scaling_factor": 1.5, "num_hidden_layers": 2},
     ),
+    "glm4moelite": (
+        "glm4_moe_lite",
+        {**{key: value for key, value in LATENT.items() if key != "first_k_dense_replace"}, "q_lora_rank": 24,
+         "mlp_layer_types": ["dense", "sparse"]},
+    ),
+    "minimax-m2": (
+        "minimax_m2",
+        {**SMALL, **UNTIED, "head_dim": 16, "num_local_experts": 8, "num_experts_per_tok": 3, "intermediate_size": 24,
+         "rope_parameters": {**PLAIN, "partial_rotary_factor": 0.5}},
+    ),
     "gpt2": (
         "gpt2",
         {"vocab_size": 96, "n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 64, "bos_token_id": 1,

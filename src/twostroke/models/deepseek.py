@@ -1,4 +1,5 @@
-"""The DeepSeek families (DeepSeek-AI 2024): V2, and V3 with R1, whose equations Kimi K2 shares. Owns their equations.
+"""The DeepSeek families (DeepSeek-AI 2024): V2, and V3 with R1, whose equations Kimi K2 and GLM-4.7-Flash share. Owns
+their equations.
 
 Latent attention, queries through a latent of their own but in V2-Lite; mixtures of many small experts beside a shared
 one, after a few dense layers. V2 chooses by softmax, V3 by sigmoid with a bias of the choice; both within groups.
@@ -113,6 +114,14 @@ def _complete_v3(facts: Facts, config: ModelConfig) -> Fields:
     return _complete(facts, config)
 
 
+def _complete_glm(facts: Facts, config: ModelConfig) -> Fields:
+    kinds = facts.sequence("mlp_layer_types", config.num_layers)
+    fields = _complete(facts, config)
+    if kinds is None:
+        return fields
+    return fields | {"dense_layers": frozenset(layer for layer, kind in enumerate(kinds) if kind == "dense")}
+
+
 def _parts(config: ModelConfig, layer: int) -> Mapping[str, Part]:
     """The latent and the rotated key come from one matrix."""
     if config.latent is None:
@@ -142,4 +151,11 @@ _UNSAID = {"rms_norm_eps": 1e-6}
 V2 = HFFamily("deepseek2", unsaid=_UNSAID, complete=_complete_v2, names=_NAMES, parts=_parts)
 V3 = HFFamily(
     "deepseek3", unsaid={**_UNSAID, "norm_topk_prob": True}, complete=_complete_v3, names=_NAMES, parts=_parts
+)
+GLM_LITE = HFFamily(
+    "deepseek3",
+    unsaid={"head_dim": 64, "norm_topk_prob": True, "first_k_dense_replace": 1, "routed_scaling_factor": 1.8},
+    complete=_complete_glm,
+    names=_NAMES,
+    parts=_parts,
 )
