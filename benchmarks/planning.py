@@ -19,8 +19,12 @@ from planning_fit import ENGINES, Array, Programs, features, fit, left_out
 from planning_report import Report, write_constants, write_tables
 from planning_rows import Case, read_cases
 
+from twostroke.models.registry import build_program
+from twostroke.program.passes import fuse
 from twostroke.roofline.hardware_catalogue import load_hardware
+from twostroke.roofline.memory_sum import Room, memory_sum
 from twostroke.roofline.model_catalogue import load_models
+from twostroke.roofline.planned_model import PlannedModel
 
 _LEAST_CASES = 3
 
@@ -66,6 +70,16 @@ def ratios(classes: Iterable[Fitted]) -> dict[str, list[tuple[Case, float]]]:
     return dict(sorted(strata.items()))
 
 
+def fits_by_plan(case: Case) -> bool | None:
+    """Whether the planner says that a case's model and cache fit on its device."""
+    config = case.model.config()
+    program = fuse(build_program(config))
+    bits = {w.name: case.bits if len(w.shape) > 1 else 32.0 for w in program.weights.values()}
+    model = PlannedModel(case.model.name, config, program, "q4_k_m" if case.bits < 16 else "f16", bits, "")
+    room = Room("llama.cpp", case.kind, case.device.memory_bytes, ENGINES["llama.cpp"].chunk_tokens)
+    return memory_sum(model, room, context=case.prompt + case.depth + case.gen, batch=1, kv="f16").fits
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("table", type=Path)
@@ -74,7 +88,8 @@ def main() -> None:
     options = parser.parse_args()
     cases, dropped, fits = read_cases(options.table, load_hardware(), load_models())
     classes = fit_classes(cases, Programs())
-    report = Report.of(ratios(classes.values()), dropped, fits)
+    right = sum(fits_by_plan(case) is fitted for case, fitted in fits)
+    report = Report.of(ratios(classes.values()), dropped, (right, len(fits)))
     print("\n".join(report.lines()))  # noqa: T201
     if options.write:
         write_constants(classes, report.bands)

@@ -11,10 +11,11 @@ from twostroke import LLM
 from twostroke.errors import NotEnoughMemoryError
 from twostroke.llm import loading
 from twostroke.llm.config import LLMConfig
-from twostroke.llm.memory import LEAST_POOL_TOKENS, MemoryPlan, plan_memory
+from twostroke.llm.memory import MemoryPlan, plan_memory
 from twostroke.models.load import load_model
 from twostroke.models.registry import OUTPUTS
 from twostroke.program.passes import fuse
+from twostroke.roofline.own_memory import LEAST_POOL_TOKENS
 
 MODELS: list[dict[str, Any]] = [
     {},

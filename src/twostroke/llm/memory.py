@@ -1,6 +1,6 @@
-"""MemoryPlan: what a model will take, known before anything is allocated. Owns the sum and the KV pool's size.
+"""MemoryPlan: what a model will take, known before anything is allocated. Owns the check before loading.
 
-What the core will allocate is `native.footprint`'s to say; the tokenizer's part is an estimate.
+The terms and the pool's size are `roofline.own_memory`'s, with which `twostroke plan` predicts too.
 """
 
 import math
@@ -8,16 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from twostroke.llm.config import LLMConfig
-from twostroke.native.executor import BLOCK_TOKENS, KV_BITS
-from twostroke.native.footprint import footprint
-from twostroke.native.lower import sampled_output
+from twostroke.native.executor import BLOCK_TOKENS
 from twostroke.program.program import Program
 from twostroke.roofline.memory import check_memory
+from twostroke.roofline.own_memory import LEAST_POOL_TOKENS, own_terms
 from twostroke.weights.source import WeightSource
-
-LEAST_POOL_TOKENS = 256  # where half of what is free holds less than this, the model does not fit
-_FIXED_OVERHEAD = 48 * 2**20  # tokenizer, templates, Python objects; measured
-_OVERHEAD_A_TOKEN = 600  # of the vocabulary; measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +58,23 @@ def plan_memory(
     free; never less than one request of a context that was asked for. Raises NotEnoughMemoryError, with the sum,
     where it exceeds `available`.
     """
-    found = footprint(
+    terms = own_terms(
         program,
         source,
         num_threads=num_threads,
         max_context=context,
         max_step_tokens=config.max_step_tokens,
-        kv_bits=KV_BITS[config.kv],
+        kv=config.kv,
     )
-    overhead = _FIXED_OVERHEAD + _OVERHEAD_A_TOKEN * program.values[sampled_output(program)].dim
-    free = available - found.weight_bytes - found.scratch_bytes - overhead
     least = context if config.context is not None else min(context, LEAST_POOL_TOKENS)
-    tokens = max(least, min(config.max_batch * context, free // 2 // found.kv_bytes_per_token))
-    blocks = (math.ceil(tokens / BLOCK_TOKENS),) * len(found.block_bytes)
-    plan = MemoryPlan(found.weight_bytes, found.kv_bytes_per_token, blocks, found.scratch_bytes, overhead, available)
+    tokens = terms.pool_tokens(available, context, config.max_batch, least=least)
+    plan = MemoryPlan(
+        weight_bytes=terms.weight_bytes,
+        kv_bytes_per_token=terms.kv_bytes_per_token,
+        num_blocks=(math.ceil(tokens / BLOCK_TOKENS),) * len(terms.block_bytes),
+        activation_bytes=terms.activation_bytes,
+        overhead_bytes=terms.overhead_bytes,
+        available_bytes=available,
+    )
     check_memory(plan.parts(), available)
     return plan

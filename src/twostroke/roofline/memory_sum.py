@@ -1,19 +1,23 @@
 """MemorySum: what running a model takes, term by term, on any hardware. Owns the sum and what fits; allocates nothing.
 
-For this engine the terms are those of `native.footprint`, which the engine's own check uses (`llm.memory`); for other
-engines they follow from the program: caches that hold a window's tokens where layers have one, the widest activations
-of a step, and scores where attention writes them out.
+For this engine the terms are `own_memory`'s, with which it checks before it loads; for other engines they follow from
+the program: caches that hold a window's tokens where layers have one, the widest activations of a step, logits, and
+scores where attention writes them out.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
+from twostroke.errors import UnsupportedModelError
+from twostroke.native.executor import KV_BITS as EXECUTOR_KV_BITS
+from twostroke.roofline.own_memory import OwnTerms, own_terms
 from twostroke.roofline.planned_model import KV_BITS, PlannedModel
+from twostroke.weights.source import TensorInfo
+from twostroke.weights.tensor_types import TensorType
 
-_F32 = 4
-_FIXED_OVERHEAD = 48 * 2**20  # this engine: tokenizer, templates, Python objects; measured
-_OVERHEAD_A_TOKEN = 600  # of the vocabulary; measured
+_F32, _STATE_BYTES = 4, 4
+# A type for each number of bits: sizes are all that is asked of it.
+_TYPES = {kind.bits_per_weight: kind for kind in reversed(TensorType)}
 # Libraries and a driver's context on a device of its own, about 0.3 to 0.6 GB as nvidia-smi shows it for an idle
 # process; on the system's memory the program itself.
 _OVERHEAD = {"nvidia": 450 * 2**20, "nvidia-datacenter": 550 * 2**20, "amd": 450 * 2**20, "amd-datacenter": 550 * 2**20}
@@ -78,23 +82,58 @@ class Room:
 
 def memory_sum(model: PlannedModel, room: Room, *, context: int, batch: int, kv: str) -> MemorySum:
     """The terms for `batch` requests of `context` tokens each."""
-    own = room.engine == "twostroke"
-    weights, scratch = model.weight_bytes, _scratch(model, room, context)
-    per_token = token_bytes(model, kv)
-    kept = kept_bytes(model, kv, context)
-    if own and (found := _footprint(model, room, context, kv)) is not None:
-        weights, scratch, per_token = found.weight_bytes, found.scratch_bytes, found.kv_bytes_per_token
-        kept = float(per_token * (-(-context // 16) * 16))
+    own = own_sum(model, room, context, kv) if room.engine == "twostroke" else None
+    if own is not None:
+        return MemorySum(
+            weight_bytes=float(own.weight_bytes),
+            kv_bytes=float(own.pool_bytes(batch * context)),
+            kv_bytes_per_token=float(own.kv_bytes_per_token),
+            state_bytes=0.0,
+            activation_bytes=float(own.activation_bytes),
+            overhead_bytes=float(own.overhead_bytes),
+            host_bytes=0.0,
+            capacity_bytes=room.capacity_bytes,
+        )
     return MemorySum(
-        weight_bytes=float(weights),
-        kv_bytes=batch * kept,
-        kv_bytes_per_token=float(per_token),
-        state_bytes=batch * _state_bytes(model),
-        activation_bytes=float(scratch),
-        overhead_bytes=float(_overhead(model, room)),
+        weight_bytes=model.weight_bytes,
+        kv_bytes=batch * kept_bytes(model, kv, context),
+        kv_bytes_per_token=token_bytes(model, kv),
+        state_bytes=batch * _STATE_BYTES * model.state_elements,
+        activation_bytes=_scratch(model, room, context),
+        overhead_bytes=float(_OVERHEAD.get(room.kind, _SMALL_OVERHEAD)),
         host_bytes=model.embedding_bytes if _embeds_on_host(model, room) else 0.0,
         capacity_bytes=room.capacity_bytes,
     )
+
+
+def own_sum(model: PlannedModel, room: Room, context: int, kv: str) -> OwnTerms | None:
+    """What this engine would allocate; None where it lacks the model's ops or the types."""
+    if kv not in EXECUTOR_KV_BITS or any(bits not in _TYPES for bits in model.bits.values()):
+        return None
+    try:
+        return own_terms(
+            model.program,
+            _PlannedTensors(model),
+            num_threads=room.num_threads,
+            max_context=context,
+            max_step_tokens=room.chunk_tokens,
+            kv=kv,
+        )
+    except UnsupportedModelError:
+        return None
+
+
+@dataclass(frozen=True)
+class _PlannedTensors:
+    """Names, shapes and types of a planned model's weights."""
+
+    model: PlannedModel
+
+    def info(self, name: str) -> TensorInfo:
+        """A tensor that lies nowhere."""
+        weight = self.model.program.weights[name]
+        kind = _TYPES[self.model.bits[name]]
+        return TensorInfo(name, weight.shape, kind, 0, kind.row_bytes(weight.num_elements))
 
 
 def token_bytes(model: PlannedModel, kv: str) -> float:
@@ -138,26 +177,8 @@ def _embeds_on_host(model: PlannedModel, room: Room) -> bool:
     return room.engine in ("llama.cpp", "ollama") and room.kind != "cpu" and model.has_own_embedding
 
 
-def _overhead(model: PlannedModel, room: Room) -> float:
-    if room.engine == "twostroke":
-        return _FIXED_OVERHEAD + _OVERHEAD_A_TOKEN * model.config.vocab_size
-    return _OVERHEAD.get(room.kind, _SMALL_OVERHEAD)
-
-
-def _state_bytes(model: PlannedModel) -> float:
-    """Recurrent states of one request, in 32 bits."""
-    return _F32 * model.state_elements
-
-
 def _scratch(model: PlannedModel, room: Room, context: int) -> float:
     """The widest activations of a step, its logits, and scores of latent attention, which other engines write out."""
     rows, outputs = room.chunk_tokens, min(room.chunk_tokens, _OUTPUT_ROWS)
     scores = 2 * model.latent_heads * outputs * context
     return _F32 * (rows * model.arena_dims + outputs * model.config.vocab_size + scores)
-
-
-def _footprint(model: PlannedModel, room: Room, context: int, kv: str) -> Any:
-    """What this engine will allocate, where it has kernels for the model's types; None where it has none."""
-    from twostroke.roofline.own_footprint import own_footprint
-
-    return own_footprint(model, room, context, kv)
