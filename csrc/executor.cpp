@@ -109,16 +109,16 @@ size_t Executor::packed_bytes(const PackedMatrix& matrix) {
     return matrix.group_bytes * static_cast<size_t>((matrix.rows + kLanes - 1) / kLanes);
 }
 
-// Tasks of a linear: first half of every thread's share in one piece, then ever smaller pieces that even out who is late.
-std::vector<Executor::LinearTask> Executor::tasks_of(const std::vector<int>& matrices) const {
+// Tasks of a linear: each thread's share, first half of it in one piece, then smaller pieces that even out who is late.
+Executor::LinearTasks Executor::tasks_of(const std::vector<int>& matrices) const {
     constexpr double kPieces[] = {0.5, 0.25, 0.125, 0.125};
     double total = 0.0;
     for (int id : matrices) total += static_cast<double>(packed_bytes(at(matrices_, id)));
     std::vector<double> ends;  // of the pieces, in bytes over all matrices taken as one
-    for (const double piece : kPieces)
-        for (int thread = 0; thread < config_.num_threads; ++thread)
+    for (int thread = 0; thread < config_.num_threads; ++thread)
+        for (const double piece : kPieces)
             ends.push_back((ends.empty() ? 0.0 : ends.back()) + total * piece / config_.num_threads);
-    std::vector<LinearTask> tasks;
+    LinearTasks tasks{{}, {0}};
     double before = 0.0;
     size_t piece = 0;
     for (size_t i = 0; i < matrices.size(); ++i) {
@@ -128,12 +128,27 @@ std::vector<Executor::LinearTask> Executor::tasks_of(const std::vector<int>& mat
             while (piece + 1 < ends.size() && ends[piece] <= before + 0.5 * static_cast<double>(m.group_bytes)) ++piece;
             const double fits = (ends[piece] - before) / static_cast<double>(m.group_bytes);
             const int64_t last = piece + 1 == ends.size() ? groups : std::min(groups, group + std::max<int64_t>(1, std::llround(fits)));
-            tasks.push_back({i, group, last});
+            while (tasks.first_of.size() <= piece / std::size(kPieces)) tasks.first_of.push_back(static_cast<int64_t>(tasks.all.size()));
+            tasks.all.push_back({i, group, last});
             before += static_cast<double>(m.group_bytes) * static_cast<double>(last - group);
             group = last;
         }
     }
+    while (tasks.first_of.size() <= static_cast<size_t>(config_.num_threads)) tasks.first_of.push_back(static_cast<int64_t>(tasks.all.size()));
     return tasks;
+}
+
+// The linear that comes after each of `ops`; `then` are the ops that run afterwards.
+std::vector<const Executor::LinearOp*> Executor::linears_after(const std::vector<Op>& ops, const std::vector<Op>& then) {
+    const LinearOp* next = nullptr;
+    for (auto op = then.rbegin(); op != then.rend(); ++op)
+        if (auto* linear = std::get_if<LinearOp>(&*op)) next = linear;
+    std::vector<const LinearOp*> result(ops.size());
+    for (size_t i = ops.size(); i-- > 0;) {
+        result[i] = next;
+        if (auto* linear = std::get_if<LinearOp>(&ops[i])) next = linear;
+    }
+    return result;
 }
 
 void Executor::finish(int logits) {
@@ -142,7 +157,9 @@ void Executor::finish(int logits) {
     int64_t elements = 0, rotated = 0, heads = 1, inner = 0, outer = 0;  // most that any op needs
     bool plain = false;
     const auto reads = [&](int matrix, int64_t num_rows) {
-        elements = std::max(elements, num_rows * ((at(matrices_, matrix).cols + 31) / 32 * 32));
+        const int64_t cols = (at(matrices_, matrix).cols + 31) / 32 * 32;
+        elements = std::max(elements, num_rows * cols);
+        row_elements_ = std::max(row_elements_, (cols + 511) / 512 * 512);  // so that each part of a row is aligned
         plain |= is_float(at(matrices_, matrix).type);
     };
     for (auto* ops : {&token_ops_, &output_ops_})
@@ -174,7 +191,9 @@ void Executor::finish(int logits) {
         }
     const int64_t ranges = (config_.max_context + kKeyRange - 1) / kKeyRange;
     max_states_ = ranges > 1 ? 4 * config_.num_threads * heads * ranges : 0;
-    thread_bytes_ = static_cast<size_t>(kMaxQueries * kKeyRange + 2 * kMaxQueries * state_floats_) * sizeof(float);
+    row_at_ = static_cast<size_t>(kMaxQueries * kKeyRange + 2 * kMaxQueries * state_floats_) * sizeof(float);
+    const int64_t row_bytes = row_elements_ * 2 + row_elements_ / 32 * 4 + row_elements_ / 16 * 4 + (plain ? row_elements_ * 4 : 0);
+    thread_bytes_ = (row_at_ + static_cast<size_t>(row_bytes) + 63) / 64 * 64;
 
     size_t end = 0;
     const auto reserve = [&](int64_t bytes) {
@@ -182,6 +201,8 @@ void Executor::finish(int logits) {
         end += (static_cast<size_t>(bytes) + 63) / 64 * 64;
         return begin;
     };
+    next_of_token_ops_ = linears_after(token_ops_, output_ops_);
+    next_of_output_ops_ = linears_after(output_ops_, {});
     quads_at_ = reserve(elements * 2);
     scales_at_ = reserve(elements / 32 * 4);
     sums_at_ = reserve(elements / 16 * 4);

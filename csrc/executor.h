@@ -140,13 +140,17 @@ class Executor {
         size_t matrix;
         int64_t begin, end;
     };
+    struct LinearTasks {
+        std::vector<LinearTask> all;
+        std::vector<int64_t> first_of;  // (threads + 1): each thread's own
+    };
     struct LinearOp {
         std::vector<int> outs, matrices, biases;
         int x;
         NormIds norm;
         int residual;
         std::optional<Elementwise> gate;
-        std::vector<LinearTask> tasks;
+        LinearTasks tasks;
     };
     struct RopeOp { int out, x, head_dim, rope; };
     struct AttentionOp {
@@ -190,24 +194,42 @@ class Executor {
         const AttentionOp* like;  // any op of these heads, layout and window
         std::vector<AttentionUnit> units, merges;
     };
+    // What a thread will read next, fetched into its L2 while it waits for others.
+    struct Ahead {
+        struct Stretch {
+            const uint8_t* at = nullptr;
+            const uint8_t* end = nullptr;
+        };
+        Stretch stretches[2];
+
+        void operator()() {
+            for (Stretch& s : stretches)
+                for (int line = 0; line < 4 && s.at < s.end; ++line, s.at += 64) __builtin_prefetch(s.at, 0, 2);
+        }
+    };
     struct Work {
         const StepInput* input;
         const StepOutput* output;
         int value;
+        int thread;
         int64_t tile_begin, tile_rows;  // output rows in work
         int stage;  // this thread's cursor
+        bool decodes;  // every chunk is one row
+        Ahead ahead;
     };
 
     void run_thread(int thread, const StepInput& input, const StepOutput& output, int value);
-    void run(int thread, const EmbedOp& op, Work& work);
-    void run(int thread, const NormalizeOp& op, Work& work);
-    void run(int thread, const LinearOp& op, Work& work);
-    void run(int thread, const RopeOp& op, Work& work);
-    void run(int thread, const AttentionOp& op, Work& work);
-    void run(int thread, const ElementwiseOp& op, Work& work);
-    void run(int thread, const ExpertsOp& op, Work& work);
-    void run(int thread, const ReorderOp& op, Work& work);
-    void run(int thread, const OutputRowsOp& op, Work& work);
+    void run_ops(const std::vector<Op>& ops, const std::vector<const LinearOp*>& next, Work& work);
+    Ahead ahead_of(const LinearOp* next, int thread) const;
+    void run(const EmbedOp& op, Work& work);
+    void run(const NormalizeOp& op, Work& work);
+    void run(const LinearOp& op, Work& work);
+    void run(const RopeOp& op, Work& work);
+    void run(const AttentionOp& op, Work& work);
+    void run(const ElementwiseOp& op, Work& work);
+    void run(const ExpertsOp& op, Work& work);
+    void run(const ReorderOp& op, Work& work);
+    void run(const OutputRowsOp& op, Work& work);
 
     template <class Copy>
     void for_layers(int group, int64_t block, Copy&& copy) const;
@@ -221,7 +243,7 @@ class Executor {
     int64_t first_key(const AttentionOp& op, int64_t position) const;
     float* state_of(const AttentionOp& op, const AttentionUnit& unit, int64_t range, int64_t row, int head) const;
     void fill_rope_tables(int64_t row);
-    void rotate_and_store(const AttentionOp& op, const Work& work, int64_t row);
+    void rotate_and_store(const AttentionOp& op, const StepInput& input, int64_t row, int kv_head);
     void attend_unit(int thread, const AttentionOp& op, const AttentionUnit& unit, const StepChunk& chunk, int kv_head);
     void start_state(const AttentionOp& op, int head, float* total) const;
     void merge_unit(int thread, const AttentionOp& op, const AttentionUnit& unit, int head);
@@ -230,10 +252,13 @@ class Executor {
     template <class Task>
     void for_rows(Work& work, int64_t rows, Task&& task) {
         const int64_t parts = std::min<int64_t>(rows, 4 * threads_.size());
-        threads_.stage(work.stage, parts, [&](int64_t i) {
-            const Part part = part_of(rows, static_cast<int>(i), static_cast<int>(parts));
-            task(part.begin, part.end);
-        });
+        threads_.stage(
+            work.stage, parts,
+            [&](int64_t i) {
+                const Part part = part_of(rows, static_cast<int>(i), static_cast<int>(parts));
+                task(part.begin, part.end);
+            },
+            work.ahead);
     }
 
     template <class T>
@@ -245,10 +270,14 @@ class Executor {
     float* value(int id) const;
     int64_t rows_of(int id, const Work& work) const;
     QuantRows quant_rows(int64_t cols, int64_t row = 0) const;
+    QuantRows row_of(int thread, int64_t cols) const;
+    float* plain_row_of(int thread) const;
+    uint8_t* scratch_of(int thread) const { return scratch_.as(thread_at_ + static_cast<size_t>(thread) * thread_bytes_); }
     const float* rope_cos(const RopeTable& table, int64_t row) const;
     const float* rope_sin(const RopeTable& table, int64_t row) const;
     static size_t packed_bytes(const PackedMatrix& matrix);
-    std::vector<LinearTask> tasks_of(const std::vector<int>& matrices) const;
+    static std::vector<const LinearOp*> linears_after(const std::vector<Op>& ops, const std::vector<Op>& then);
+    LinearTasks tasks_of(const std::vector<int>& matrices) const;
 
     ExecutorConfig config_;
     const Kernels& kernels_;
@@ -260,6 +289,7 @@ class Executor {
     std::vector<RopeTable> ropes_;
     std::vector<ValueInfo> values_;
     std::vector<Op> token_ops_, output_ops_;
+    std::vector<const LinearOp*> next_of_token_ops_, next_of_output_ops_;  // the linear that follows each op, or null
     std::vector<size_t> pool_bytes_;  // bytes of one block over the layers, one a group
     std::vector<PageBuffer> pools_;
     int logits_ = -1;
@@ -271,7 +301,8 @@ class Executor {
     int64_t token_dims_ = 0, output_dims_ = 0;
     size_t quads_at_ = 0, scales_at_ = 0, sums_at_ = 0, plain_at_ = 0, rotated_at_ = 0, states_at_ = 0, thread_at_ = 0;
     size_t inner_at_ = 0, outer_at_ = 0;  // of experts: (num_pairs, ffn_dim), (num_pairs, dim)
-    size_t thread_bytes_ = 0;
+    size_t thread_bytes_ = 0, row_at_ = 0;  // of a thread's scratch; in it, a row of its own for linears
+    int64_t row_elements_ = 0;
     int64_t max_states_ = 0, state_floats_ = 0;
 
     // Of the step in work.

@@ -60,49 +60,55 @@ float* Executor::state_of(const AttentionOp& op, const AttentionUnit& unit, int6
     return scratch_.as<float>(states_at_) + index * state_floats_;
 }
 
-void Executor::run(int thread, const AttentionOp& op, Work& work) {
-    for_rows(work, work.input->num_rows, [&](int64_t begin, int64_t end) {
-        for (int64_t row = begin; row < end; ++row) rotate_and_store(op, work, row);
-    });
+void Executor::run(const AttentionOp& op, Work& work) {
     const AttentionPlan& plan = plans_[static_cast<size_t>(op.plan)];
     const int kv_heads = op.layout.num_kv_heads;
-    threads_.stage(work.stage, static_cast<int64_t>(plan.units.size()) * kv_heads, [&](int64_t item) {
+    // Where every row is of another request and no unit is split, a head's keys are stored by who attends to them.
+    const bool at_once = work.decodes && plan.merges.empty();
+    if (!at_once)
+        for_rows(work, work.input->num_rows, [&](int64_t begin, int64_t end) {
+            for (int64_t row = begin; row < end; ++row)
+                for (int head = 0; head < kv_heads; ++head) rotate_and_store(op, *work.input, row, head);
+        });
+    const auto attend = [&](int64_t item) {
         const AttentionUnit& unit = plan.units[static_cast<size_t>(item / kv_heads)];
-        attend_unit(thread, op, unit, work.input->chunks[static_cast<size_t>(unit.chunk)],
-                    static_cast<int>(item % kv_heads));
-    });
-    threads_.stage(work.stage, static_cast<int64_t>(plan.merges.size()) * op.num_heads, [&](int64_t item) {
-        merge_unit(thread, op, plan.merges[static_cast<size_t>(item / op.num_heads)],
+        const int head = static_cast<int>(item % kv_heads);
+        if (at_once) rotate_and_store(op, *work.input, unit.row, head);
+        attend_unit(work.thread, op, unit, work.input->chunks[static_cast<size_t>(unit.chunk)], head);
+    };
+    threads_.stage(work.stage, static_cast<int64_t>(plan.units.size()) * kv_heads, attend, work.ahead);
+    if (plan.merges.empty()) return;
+    const auto merge = [&](int64_t item) {
+        merge_unit(work.thread, op, plan.merges[static_cast<size_t>(item / op.num_heads)],
                    static_cast<int>(item % op.num_heads));
-    });
+    };
+    threads_.stage(work.stage, static_cast<int64_t>(plan.merges.size()) * op.num_heads, merge, work.ahead);
 }
 
-// Rotates q into scratch and k into the cache; v goes to the cache as it is.
-void Executor::rotate_and_store(const AttentionOp& op, const Work& work, int64_t row) {
-    const int head_dim = op.layout.head_dim, kv_heads = op.layout.num_kv_heads;
+// One KV head of a row: its queries are rotated into scratch and its key into the cache; the value goes there as it is.
+void Executor::rotate_and_store(const AttentionOp& op, const StepInput& input, int64_t row, int kv_head) {
+    const int head_dim = op.layout.head_dim, kv_heads = op.layout.num_kv_heads, group = op.num_heads / kv_heads;
     const int64_t q_dim = op.num_heads * head_dim, kv_dim = kv_heads * head_dim;
-    const float* q = value(op.q) + row * q_dim;
-    const float* k = value(op.k) + row * kv_dim;
+    const int64_t q_at = static_cast<int64_t>(kv_head) * group * head_dim, kv_at = static_cast<int64_t>(kv_head) * head_dim;
+    const float* k = value(op.k) + row * kv_dim + kv_at;
     if (op.rope >= 0) {
         const RopeTable& table = ropes_[static_cast<size_t>(op.rope)];
         float* rotated = scratch_.as<float>(rotated_at_) + row * (q_dim + kv_dim);
-        RopeArgs a{q, rotated, rope_cos(table, row), rope_sin(table, row), op.num_heads, head_dim,
-                   2 * static_cast<int>(table.inverse_frequencies.size()), table.interleaved};
+        RopeArgs a{value(op.q) + row * q_dim + q_at, rotated + q_at, rope_cos(table, row), rope_sin(table, row), group,
+                   head_dim, 2 * static_cast<int>(table.inverse_frequencies.size()), table.interleaved};
         kernels_.rope(a);
         a.x = k;
-        a.out = rotated + q_dim;
-        a.num_heads = kv_heads;
+        a.out = rotated + q_dim + kv_at;
+        a.num_heads = 1;
         kernels_.rope(a);
-        k = rotated + q_dim;
+        k = a.out;
     }
     const int64_t position = positions_[static_cast<size_t>(row)];
-    const StepChunk& chunk = work.input->chunks[static_cast<size_t>(chunk_of_row_[static_cast<size_t>(row)])];
+    const StepChunk& chunk = input.chunks[static_cast<size_t>(chunk_of_row_[static_cast<size_t>(row)])];
     const auto block = static_cast<size_t>(chunk.blocks[static_cast<size_t>(op.group)][position / kBlockTokens]);
     uint8_t* at = pools_[static_cast<size_t>(op.group)].as(op.pool_offset + block * op.layout.block_bytes());
-    for (int head = 0; head < kv_heads; ++head)
-        kernels_.store_kv({k + head * head_dim, value(op.v) + row * kv_dim + head * head_dim,
-                           at + static_cast<size_t>(head) * op.layout.head_bytes(),
-                           static_cast<int>(position % kBlockTokens), op.layout});
+    kernels_.store_kv({k, value(op.v) + row * kv_dim + kv_at, at + static_cast<size_t>(kv_head) * op.layout.head_bytes(),
+                       static_cast<int>(position % kBlockTokens), op.layout});
 }
 
 // Nothing seen yet; or a sink, a score that takes no value.
@@ -117,7 +123,7 @@ void Executor::attend_unit(int thread, const AttentionOp& op, const AttentionUni
                            int kv_head) {
     const int head_dim = op.layout.head_dim, group = op.num_heads / op.layout.num_kv_heads;
     const int64_t q_dim = op.num_heads * head_dim;
-    float* scratch = scratch_.as<float>(thread_at_ + static_cast<size_t>(thread) * thread_bytes_);
+    auto* scratch = reinterpret_cast<float*>(scratch_of(thread));
     float* parts = scratch + kMaxQueries * kKeyRange;
     float* totals = parts + kMaxQueries * state_floats_;
     AttentionArgs a{};
@@ -168,7 +174,7 @@ void Executor::attend_unit(int thread, const AttentionOp& op, const AttentionUni
 
 void Executor::merge_unit(int thread, const AttentionOp& op, const AttentionUnit& unit, int head) {
     const int64_t q_dim = op.num_heads * op.layout.head_dim;
-    float* total = scratch_.as<float>(thread_at_ + static_cast<size_t>(thread) * thread_bytes_);
+    auto* total = reinterpret_cast<float*>(scratch_of(thread));
     for (int64_t i = 0; i < unit.num_rows; ++i) {
         const int64_t row = unit.row + i, position = positions_[static_cast<size_t>(row)];
         start_state(op, head, total);

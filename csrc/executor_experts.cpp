@@ -102,7 +102,7 @@ void Executor::run_expert(const ExpertsSpec& spec, const ExpertsPlan::Task& task
     kernels_.linear(a);
 }
 
-void Executor::run(int, const ExpertsOp& op, Work& work) {
+void Executor::run(const ExpertsOp& op, Work& work) {
     const ExpertsSpec& spec = op.spec;
     // A thread may come here late, when others are at the next tile: each tile has a plan of its own.
     ExpertsPlan& plan = (*op.plans)[static_cast<size_t>(at(values_, spec.out).of_outputs ? work.tile_begin / kOutputTile : 0)];

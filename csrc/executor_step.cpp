@@ -23,6 +23,18 @@ QuantRows Executor::quant_rows(int64_t cols, int64_t row) const {
             scratch_.as<int32_t>(sums_at_) + first / 16, cols};
 }
 
+QuantRows Executor::row_of(int thread, int64_t cols) const {
+    uint8_t* quads = scratch_of(thread) + row_at_;
+    auto* scales = reinterpret_cast<float*>(quads + 2 * row_elements_);
+    auto* sums = reinterpret_cast<int32_t*>(quads + 2 * row_elements_ + row_elements_ / 32 * 4);
+    return {quads, scales, sums, cols};
+}
+
+float* Executor::plain_row_of(int thread) const {
+    return reinterpret_cast<float*>(scratch_of(thread) + row_at_ + 2 * row_elements_ + row_elements_ / 32 * 4 +
+                                    row_elements_ / 16 * 4);
+}
+
 const float* Executor::rope_cos(const RopeTable& table, int64_t row) const {
     return scratch_.as<float>(table.scratch) + 2 * row * static_cast<int64_t>(table.inverse_frequencies.size());
 }
@@ -63,17 +75,39 @@ void Executor::step(const StepInput& input, const StepOutput& output, int value)
 }
 
 void Executor::run_thread(int thread, const StepInput& input, const StepOutput& output, int value) {
-    Work work{&input, &output, value, 0, 0, 0};
+    const bool decodes = input.num_rows == static_cast<int64_t>(input.chunks.size());
+    Work work{&input, &output, value, thread, 0, 0, 0, decodes, {}};
     for_rows(work, input.num_rows, [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) fill_rope_tables(row);
     });
-    const auto run_op = [&](const Op& op) { std::visit([&](const auto& o) { run(thread, o, work); }, op); };
-    for (const auto& op : token_ops_) run_op(op);
+    run_ops(token_ops_, next_of_token_ops_, work);
     for (; work.tile_begin < input.num_outputs; work.tile_begin += kOutputTile) {
         work.tile_rows = std::min(kOutputTile, input.num_outputs - work.tile_begin);
-        for (const auto& op : output_ops_) run_op(op);
+        run_ops(output_ops_, next_of_output_ops_, work);
         threads_.stage(work.stage, work.tile_rows, [&](int64_t i) { sample_row(thread, work, i); });
     }
+}
+
+void Executor::run_ops(const std::vector<Op>& ops, const std::vector<const LinearOp*>& next, Work& work) {
+    for (size_t i = 0; i < ops.size(); ++i) {
+        work.ahead = ahead_of(next[i], work.thread);
+        std::visit([&](const auto& op) { run(op, work); }, ops[i]);
+    }
+}
+
+// The start of the thread's first task: half of its cache at most, which holds what it works with too.
+Executor::Ahead Executor::ahead_of(const LinearOp* next, int thread) const {
+    constexpr int64_t kBytes = 256 * 1024;
+    Ahead ahead;
+    if (!next || at(next->tasks.first_of, thread) == at(next->tasks.first_of, thread + 1)) return ahead;
+    const LinearTask& task = next->tasks.all[static_cast<size_t>(at(next->tasks.first_of, thread))];
+    for (int i = 0; i < (next->gate ? 2 : 1); ++i) {
+        const PackedMatrix& m = at(matrices_, next->matrices[task.matrix + static_cast<size_t>(i)]);
+        const uint8_t* data = m.data + static_cast<size_t>(task.begin) * m.group_bytes;
+        const auto bytes = static_cast<int64_t>(m.group_bytes) * (task.end - task.begin);
+        ahead.stretches[i] = {data, data + std::min(bytes, kBytes / (next->gate ? 2 : 1))};
+    }
+    return ahead;
 }
 
 void Executor::fill_rope_tables(int64_t row) {
@@ -89,7 +123,7 @@ void Executor::fill_rope_tables(int64_t row) {
     }
 }
 
-void Executor::run(int, const EmbedOp& op, Work& work) {
+void Executor::run(const EmbedOp& op, Work& work) {
     const PackedMatrix& m = at(matrices_, op.matrix);
     for_rows(work, work.input->num_rows, [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row)
@@ -97,27 +131,33 @@ void Executor::run(int, const EmbedOp& op, Work& work) {
     });
 }
 
-void Executor::run(int, const NormalizeOp& op, Work& work) {
+void Executor::run(const NormalizeOp& op, Work& work) {
     const int64_t parts = at(values_, op.x).dim / op.dim;  // of a row, each normalised by itself
     for_rows(work, rows_of(op.x, work), [&](int64_t begin, int64_t end) {
         kernels_.normalize({value(op.x), value(op.out), op.dim, norm_of(op.norm), begin * parts, end * parts});
     });
 }
 
-void Executor::run(int, const LinearOp& op, Work& work) {
+void Executor::run(const LinearOp& op, Work& work) {
     const int64_t rows = rows_of(op.x, work), cols = at(values_, op.x).dim;
     bool plain = false, quantized = false;
     for (int id : op.matrices) {
         (is_float(at(matrices_, id).type) ? plain : quantized) = true;
     }
-    QuantRows quant = quant_rows(cols);
+    // One row is made ready by every thread for itself: that takes less time than to wait for each other.
+    const bool alone = rows == 1;
+    QuantRows quant = alone ? row_of(work.thread, cols) : quant_rows(cols);
     if (!quantized) quant.quads = nullptr;
-    float* floats = plain ? scratch_.as<float>(plain_at_) : nullptr;
-    for_rows(work, rows, [&](int64_t begin, int64_t end) {
+    float* floats = !plain ? nullptr : alone ? plain_row_of(work.thread) : scratch_.as<float>(plain_at_);
+    const auto make_ready = [&](int64_t begin, int64_t end) {
         kernels_.quantize_rows({value(op.x), cols, cols, norm_of(op.norm), quant, floats, begin, end});
-    });
-    threads_.stage(work.stage, static_cast<int64_t>(op.tasks.size()), [&](int64_t task) {
-        const auto [i, begin, end] = op.tasks[static_cast<size_t>(task)];
+    };
+    bool ready = !alone;
+    if (!alone) for_rows(work, rows, make_ready);
+    const auto multiply = [&](int64_t task) {
+        if (!ready) make_ready(0, 1);  // not before a task is taken: after the last of them x may be written anew
+        ready = true;
+        const auto [i, begin, end] = op.tasks.all[static_cast<size_t>(task)];
         LinearArgs a{};
         a.matrix = &at(matrices_, op.matrices[i]);
         a.up = op.gate ? &at(matrices_, op.matrices[1]) : nullptr;
@@ -133,10 +173,11 @@ void Executor::run(int, const LinearOp& op, Work& work) {
         a.group_begin = begin;
         a.group_end = end;
         kernels_.linear(a);
-    });
+    };
+    threads_.stage_of_own(work.stage, work.thread, op.tasks.first_of.data(), multiply, work.ahead);
 }
 
-void Executor::run(int, const RopeOp& op, Work& work) {
+void Executor::run(const RopeOp& op, Work& work) {
     const RopeTable& table = ropes_[static_cast<size_t>(op.rope)];
     const int64_t dim = at(values_, op.x).dim;
     for_rows(work, work.input->num_rows, [&](int64_t begin, int64_t end) {
@@ -147,14 +188,14 @@ void Executor::run(int, const RopeOp& op, Work& work) {
     });
 }
 
-void Executor::run(int, const ElementwiseOp& op, Work& work) {
+void Executor::run(const ElementwiseOp& op, Work& work) {
     const float* b = op.b < 0 ? nullptr : value(op.b);
     for_rows(work, rows_of(op.out, work), [&](int64_t begin, int64_t end) {
         kernels_.elementwise({op.kind, value(op.a), b, value(op.out), op.constant, at(values_, op.out).dim, begin, end});
     });
 }
 
-void Executor::run(int, const ReorderOp& op, Work& work) {
+void Executor::run(const ReorderOp& op, Work& work) {
     const int64_t in_dim = at(values_, op.x).dim, out_dim = at(values_, op.out).dim;
     for_rows(work, rows_of(op.x, work), [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
@@ -165,7 +206,7 @@ void Executor::run(int, const ReorderOp& op, Work& work) {
     });
 }
 
-void Executor::run(int, const OutputRowsOp& op, Work& work) {
+void Executor::run(const OutputRowsOp& op, Work& work) {
     const int64_t dim = at(values_, op.x).dim;
     for_rows(work, work.tile_rows, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {

@@ -7,9 +7,7 @@
 
 namespace twostroke {
 
-namespace {
-
-void pause_cpu() {
+void ThreadPool::pause_cpu() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -17,21 +15,9 @@ void pause_cpu() {
 #endif
 }
 
-// Spins, yielding the CPU once waiting is long: another process may hold the thread waited for.
-template <class Ready>
-void spin_until(Ready ready) {
-    for (int spins = 0; !ready(); ++spins) {
-        if (spins < 20000) {
-            pause_cpu();
-        } else {
-            std::this_thread::yield();
-        }
-    }
-}
-
+namespace {
 constexpr auto kSpinBetweenSteps = std::chrono::microseconds(1000);  // what Python needs between steps, and more
-
-}  // namespace
+}
 
 ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads), process_(getpid()) {
     try {
@@ -86,7 +72,12 @@ void ThreadPool::run(const std::function<void(int)>& work) {
 
 void ThreadPool::run_stages(int num_stages, const std::function<void(int)>& work) {
     require_workers();
-    if (static_cast<int>(stages_.size()) < num_stages) stages_ = std::vector<Stage>(static_cast<size_t>(num_stages));
+    const auto shares = static_cast<size_t>(num_stages) * static_cast<size_t>(num_threads_);
+    if (static_cast<int>(stages_.size()) < num_stages) {
+        stages_ = std::vector<Stage>(static_cast<size_t>(num_stages));
+        taken_ = std::vector<std::atomic<int64_t>>(shares);
+    }
+    for (size_t i = 0; i < shares; ++i) taken_[i].store(0, std::memory_order_relaxed);
     for (int i = 0; i < num_stages; ++i) {
         stages_[static_cast<size_t>(i)].next.store(0, std::memory_order_relaxed);
         stages_[static_cast<size_t>(i)].done.store(0, std::memory_order_relaxed);
@@ -100,10 +91,6 @@ void ThreadPool::run_stages(int num_stages, const std::function<void(int)>& work
     work(0);
     closed_.store(true, std::memory_order_seq_cst);
     spin_until([this] { return inside_.load(std::memory_order_seq_cst) == 0; });
-}
-
-void ThreadPool::wait_for(const std::atomic<int64_t>& done, int64_t count) {
-    spin_until([&] { return done.load(std::memory_order_acquire) >= count; });
 }
 
 void ThreadPool::barrier() {

@@ -37,9 +37,9 @@ class ThreadPool {
     void run_stages(int num_stages, const std::function<void(int)>& work);
 
     // Inside run_stages(): task(i) for 0 <= i < count, each once on some thread; returns when all are done. `cursor`
-    // counts this thread's stages, from 0.
-    template <class Task>
-    void stage(int& cursor, int64_t count, Task&& task) {
+    // counts this thread's stages, from 0. `idle()` is called over and over while this thread waits for others.
+    template <class Task, class Idle>
+    void stage(int& cursor, int64_t count, Task&& task, Idle&& idle) {
         Stage& s = stages_[static_cast<size_t>(cursor++)];
         while (s.next.load(std::memory_order_relaxed) < count) {
             const int64_t i = s.next.fetch_add(1, std::memory_order_relaxed);
@@ -47,7 +47,30 @@ class ThreadPool {
             task(i);
             s.done.fetch_add(1, std::memory_order_release);
         }
-        wait_for(s.done, count);
+        finish(s, count, idle);
+    }
+    template <class Task>
+    void stage(int& cursor, int64_t count, Task&& task) {
+        stage(cursor, count, task, [] {});
+    }
+
+    // As stage(), but thread t takes tasks `first_of[t]` .. `first_of[t + 1]` in order, and then what others have left of
+    // theirs: so that, step after step, a thread reads what its own caches hold. `first_of` (threads + 1).
+    template <class Task, class Idle>
+    void stage_of_own(int& cursor, int thread, const int64_t* first_of, Task&& task, Idle&& idle) {
+        std::atomic<int64_t>* taken = &taken_[static_cast<size_t>(cursor) * static_cast<size_t>(num_threads_)];
+        Stage& s = stages_[static_cast<size_t>(cursor++)];
+        for (int i = 0; i < num_threads_; ++i) {
+            const int owner = (thread + i) % num_threads_;
+            const int64_t count = first_of[owner + 1] - first_of[owner];
+            while (taken[owner].load(std::memory_order_relaxed) < count) {
+                const int64_t next = taken[owner].fetch_add(1, std::memory_order_relaxed);
+                if (next >= count) break;
+                task(first_of[owner] + next);
+                s.done.fetch_add(1, std::memory_order_release);
+            }
+        }
+        finish(s, first_of[num_threads_], idle);
     }
 
   private:
@@ -59,13 +82,34 @@ class ThreadPool {
     void worker(int thread);
     void end_workers();
     void wake();
-    static void wait_for(const std::atomic<int64_t>& done, int64_t count);
+
+    // Spins, yielding the CPU once waiting is long: another process may hold the thread waited for.
+    template <class Ready>
+    static void spin_until(Ready ready) {
+        for (int spins = 0; !ready(); ++spins) {
+            if (spins < 20000) {
+                pause_cpu();
+            } else {
+                std::this_thread::yield();
+            }
+        }
+    }
+    template <class Idle>
+    static void finish(const Stage& s, int64_t count, Idle&& idle) {
+        spin_until([&] {
+            if (s.done.load(std::memory_order_acquire) >= count) return true;
+            idle();
+            return false;
+        });
+    }
+    static void pause_cpu();
 
     const int num_threads_;
     std::vector<std::thread> threads_;
     const std::function<void(int)>* work_ = nullptr;
     const std::function<void(int)>* stage_work_ = nullptr;
     std::vector<Stage> stages_;
+    std::vector<std::atomic<int64_t>> taken_;  // (stages, threads): of each thread's own tasks in stage_of_own()
     alignas(64) std::atomic<uint32_t> round_{0};  // of run()
     alignas(64) std::atomic<uint32_t> stage_round_{0};  // of run_stages()
     alignas(64) std::atomic<int> inside_{0};  // workers in run_stages()
