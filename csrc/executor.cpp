@@ -186,7 +186,7 @@ void Executor::finish(int logits) {
                         break;
                 }
                 a->plan = static_cast<int>(plan);
-                if (plan == plans_.size()) plans_.push_back({a, {}, {}});
+                if (plan == plans_.size()) plans_.push_back({a, {}, {}, {}});
             }
         }
     const int64_t ranges = (config_.max_context + kKeyRange - 1) / kKeyRange;

@@ -193,6 +193,7 @@ class Executor {
     struct AttentionPlan {
         const AttentionOp* like;  // any op of these heads, layout and window
         std::vector<AttentionUnit> units, merges;
+        std::vector<int64_t> first_of;  // (threads + 1): each thread's own pairs of a unit and a KV head
     };
     // What a thread will read next, fetched into its L2 while it waits for others.
     struct Ahead {

@@ -76,7 +76,7 @@ void Executor::run(const AttentionOp& op, Work& work) {
         if (at_once) rotate_and_store(op, *work.input, unit.row, head);
         attend_unit(work.thread, op, unit, work.input->chunks[static_cast<size_t>(unit.chunk)], head);
     };
-    threads_.stage(work.stage, static_cast<int64_t>(plan.units.size()) * kv_heads, attend, work.ahead);
+    threads_.stage_of_own(work.stage, work.thread, plan.first_of.data(), attend, work.ahead);
     if (plan.merges.empty()) return;
     const auto merge = [&](int64_t item) {
         merge_unit(work.thread, op, plan.merges[static_cast<size_t>(item / op.num_heads)],

@@ -59,7 +59,12 @@ void Executor::prepare(const StepInput& input) {
             chunk_of_output_.push_back(static_cast<int>(c));
         }
     }
-    for (auto& plan : plans_) plan_attention(input, plan);
+    for (auto& plan : plans_) {
+        plan_attention(input, plan);
+        const auto items = static_cast<int64_t>(plan.units.size()) * plan.like->layout.num_kv_heads;
+        plan.first_of.clear();
+        for (int thread = 0; thread <= threads_.size(); ++thread) plan.first_of.push_back(items * thread / threads_.size());
+    }
     const auto tiles = static_cast<size_t>(input.num_outputs + kOutputTile - 1) / kOutputTile;
     for (auto& op : output_ops_)
         if (auto* experts = std::get_if<ExpertsOp>(&op)) experts->plans->resize(std::max(tiles, experts->plans->size()));

@@ -70,6 +70,8 @@ class ThreadPool {
                 s.done.fetch_add(1, std::memory_order_release);
             }
         }
+        for (int i = 0; i < 16; ++i) idle();
+        for (int i = 0; i < 16; ++i) idle();
         finish(s, first_of[num_threads_], idle);
     }
 

@@ -9,26 +9,33 @@ namespace TS_ISA {
 struct ElementF32 {
     using T = float;
     TS_INLINE F32x16 load(const T* p) { return f_load(p); }
-    TS_INLINE T store(float x) { return x; }
+    TS_INLINE void store(T* p, F32x16 x) { f_store(p, x); }
 };
 struct ElementF16 {
     using T = uint16_t;
     TS_INLINE F32x16 load(const T* p) { return f_load_f16(p); }
-    TS_INLINE T store(float x) { return f32_to_f16_saturated(x); }
+    TS_INLINE void store(T* p, F32x16 x) { f_store_f16(p, x); }
 };
 struct ElementBF16 {
     using T = uint16_t;
     TS_INLINE F32x16 load(const T* p) { return f_load_bf16(p); }
-    TS_INLINE T store(float x) { return f32_to_bf16(x); }
+    TS_INLINE void store(T* p, F32x16 x) {
+        float lanes[16];
+        f_store(lanes, x);
+        for (int i = 0; i < 16; ++i) p[i] = f32_to_bf16(lanes[i]);
+    }
 };
 
 template <class E>
 static void store_kv_as(const StoreKvArgs& a) {
     auto* keys = reinterpret_cast<typename E::T*>(a.head);
     auto* values = reinterpret_cast<typename E::T*>(a.head + a.layout.key_bytes()) + a.slot * a.layout.padded_dim;
-    for (int i = 0; i < a.layout.head_dim; ++i) {
-        keys[i * kBlockTokens + a.slot] = E::store(a.k[i]);
-        values[i] = E::store(a.v[i]);
+    for (int i = 0; i < a.layout.head_dim; i += 16) {
+        const int n = a.layout.head_dim - i < 16 ? a.layout.head_dim - i : 16;
+        typename E::T lanes[16];
+        E::store(lanes, f_load_n(a.k + i, n));
+        for (int j = 0; j < n; ++j) keys[(i + j) * kBlockTokens + a.slot] = lanes[j];
+        E::store(values + i, f_load_n(a.v + i, n));
     }
 }
 

@@ -85,15 +85,34 @@ static void quantize_rows(const QuantizeArgs& a) {
     }
 }
 
+// Pairs (i, i + half), 16 at a time.
+TS_INLINE void rotate_halves(const RopeArgs& a, const float* x, float* out, int half) {
+    for (int i = 0; i < half; i += 16) {
+        const int n = half - i;
+        const F32x16 x0 = f_load_n(x + i, n), x1 = f_load_n(x + half + i, n);
+        const F32x16 cos = f_load_n(a.cos + i, n), sin = f_load_n(a.sin + i, n);
+        f_store_n(out + i, f_fma(x0, cos, f_sub(f_set(-0.0f), f_mul(x1, sin))), n);
+        f_store_n(out + half + i, f_fma(x1, cos, f_mul(x0, sin)), n);
+    }
+}
+
+TS_INLINE void rotate_neighbours(const RopeArgs& a, const float* x, float* out, int half) {
+    for (int i = 0; i < half; ++i) {
+        const float x0 = x[2 * i], x1 = x[2 * i + 1];
+        out[2 * i] = __builtin_fmaf(x0, a.cos[i], -(x1 * a.sin[i]));
+        out[2 * i + 1] = __builtin_fmaf(x1, a.cos[i], x0 * a.sin[i]);
+    }
+}
+
 static void rope(const RopeArgs& a) {
-    const int half = a.dim / 2, step = a.interleaved ? 2 : 1, other = a.interleaved ? 1 : half;
+    const int half = a.dim / 2;
     for (int head = 0; head < a.num_heads; ++head) {
         const float* x = a.x + head * a.head_dim;
         float* out = a.out + head * a.head_dim;
-        for (int i = 0; i < half; ++i) {
-            const float x0 = x[i * step], x1 = x[i * step + other];
-            out[i * step] = __builtin_fmaf(x0, a.cos[i], -(x1 * a.sin[i]));
-            out[i * step + other] = __builtin_fmaf(x1, a.cos[i], x0 * a.sin[i]);
+        if (a.interleaved) {
+            rotate_neighbours(a, x, out, half);
+        } else {
+            rotate_halves(a, x, out, half);
         }
         for (int i = a.dim; i < a.head_dim; ++i) out[i] = x[i];
     }
@@ -137,22 +156,28 @@ static void accumulate(float* out, const float* x, float share, int64_t n) {
 }
 
 static int64_t argmax(const float* x, int64_t n) {
-    const F32x16 one = f_set(1.0f), infinity = f_set(__builtin_inff());
-    F32x16 best = f_set(-__builtin_inff()), invalid = f_set(0.0f);
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-        const F32x16 v = f_load(x + i);
-        best = f_max(v, best);
-        invalid = f_add(invalid, f_zero_below(one, v, infinity));
+    constexpr int64_t kStretch = 512;  // only that of the largest is searched for where it is
+    const F32x16 one = f_set(1.0f), infinity = f_set(__builtin_inff()), lowest = f_set(-__builtin_inff());
+    F32x16 invalid = f_set(0.0f);
+    float largest = -__builtin_inff();
+    int64_t at = 0;
+    for (int64_t begin = 0; begin < n; begin += kStretch) {
+        const int64_t end = begin + kStretch < n ? begin + kStretch : n;
+        F32x16 best = lowest;
+        for (int64_t i = begin; i < end; i += 16) {
+            const F32x16 v = f_keep(f_load_n(x + i, static_cast<int>(end - i)), static_cast<int>(end - i), lowest);
+            best = f_max(v, best);
+            invalid = f_add(invalid, f_zero_below(one, v, infinity));
+        }
+        const float largest_here = f_hmax(best);
+        if (largest_here > largest) {
+            largest = largest_here;
+            at = begin;
+        }
     }
-    float largest = f_hmax(best), num_invalid = f_sum(invalid);
-    for (; i < n; ++i) {
-        largest = x[i] > largest ? x[i] : largest;
-        num_invalid += x[i] < __builtin_inff() ? 0.0f : 1.0f;
-    }
-    if (num_invalid > 0.0f) return -1;
-    for (i = 0; i < n; ++i)
-        if (x[i] == largest) return i;
+    if (f_sum(invalid) > 0.0f) return -1;
+    for (; at < n; ++at)
+        if (x[at] == largest) return at;
     return -1;
 }
 

@@ -84,6 +84,15 @@ TS_INLINE F32x16 f_load_bf16(const uint16_t* p) {
     const __m256i high = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)));
     return {_mm256_castsi256_ps(_mm256_slli_epi32(low, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(high, 16))};
 }
+// Saturated, as f32_to_f16_saturated(); not-a-number stays that.
+TS_INLINE __m128i to_f16(__m256 a) {
+    const __m256 limit = _mm256_set1_ps(65504.0f), lowest = _mm256_set1_ps(-65504.0f);
+    return _mm256_cvtps_ph(_mm256_max_ps(lowest, _mm256_min_ps(limit, a)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+TS_INLINE void f_store_f16(uint16_t* p, F32x16 a) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), to_f16(a.a));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8), to_f16(a.b));
+}
 
 TS_INLINE I32x16 i_set(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 TS_INLINE I32x16 i_load(const void* p) {

@@ -63,6 +63,12 @@ TS_INLINE F32x16 f_load_bf16(const uint16_t* p) {
     const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
+// Saturated, as f32_to_f16_saturated(); not-a-number stays that.
+TS_INLINE void f_store_f16(uint16_t* p, F32x16 a) {
+    const __m512 limit = _mm512_set1_ps(65504.0f), lowest = _mm512_set1_ps(-65504.0f);
+    const __m256i half = _mm512_cvtps_ph(_mm512_max_ps(lowest, _mm512_min_ps(limit, a)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), half);
+}
 
 TS_INLINE I32x16 i_set(int32_t x) { return _mm512_set1_epi32(x); }
 TS_INLINE I32x16 i_load(const void* p) { return _mm512_loadu_si512(p); }

@@ -64,6 +64,7 @@ TS_INLINE float f_hmax(F32x16 a) {
 
 TS_INLINE F32x16 f_load_f16(const uint16_t* p) { F32x16 r; TS_EACH r.v[i] = f16_to_f32(p[i]); return r; }
 TS_INLINE F32x16 f_load_bf16(const uint16_t* p) { F32x16 r; TS_EACH r.v[i] = bf16_to_f32(p[i]); return r; }
+TS_INLINE void f_store_f16(uint16_t* p, F32x16 a) { TS_EACH p[i] = f32_to_f16_saturated(a.v[i]); }
 
 TS_INLINE I32x16 i_set(int32_t x) { I32x16 r; TS_EACH r.v[i] = x; return r; }
 TS_INLINE I32x16 i_load(const void* p) { I32x16 r; std::memcpy(r.v, p, 64); return r; }

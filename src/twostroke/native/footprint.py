@@ -17,8 +17,8 @@ from twostroke.weights.source import TensorInfo
 from twostroke.weights.tensor_types import TensorType
 
 # As in csrc: rows of a packed group, output rows at once, keys of an attention range, query rows attended together,
-# floats before an attention state, and what each part of scratch is rounded up to.
-_LANES, _OUTPUT_TILE, _KEY_RANGE, _QUERIES, _STATE_HEADER, _ALIGN = 16, 32, 256, 8, 16, 64
+# floats before an attention state, what each part of scratch is rounded up to, and columns of a row of one thread.
+_LANES, _OUTPUT_TILE, _KEY_RANGE, _QUERIES, _STATE_HEADER, _ALIGN, _ROW = 16, 32, 256, 8, 16, 64, 512
 _PLAIN = (TensorType.F32, TensorType.F16, TensorType.BF16)
 
 
@@ -58,6 +58,7 @@ def footprint(
     scratch = 4 * (rows * arena[Rows.TOKENS] + _OUTPUT_TILE * arena[Rows.OUTPUTS])
     scratch += sum(_up(part, _ALIGN) for part in _linear_scratch(program, source, rows))
     scratch += sum(_up(part, _ALIGN) for part in _attention_scratch(program, rows, num_threads, max_context))
+    scratch += num_threads * _up(_thread_scratch(program, source), _ALIGN)
     return Footprint(
         weights,
         scratch,
@@ -119,7 +120,7 @@ def _linear_scratch(program: Program, source: WeightTypes, rows: int) -> Iterato
 
 
 def _attention_scratch(program: Program, rows: int, num_threads: int, max_context: int) -> Iterator[int]:
-    """Rotated heads, tables of RoPE, states of key ranges, and what each thread works in."""
+    """Rotated heads, tables of RoPE, and states of key ranges."""
     attentions = [op for op in program.ops if isinstance(op, ops.Attention)]
     yield 4 * rows * max(((op.num_heads + op.cache.num_kv_heads) * op.cache.head_dim for op in attentions), default=0)
     ropes: set[RopeSpec] = {
@@ -130,7 +131,16 @@ def _attention_scratch(program: Program, rows: int, num_threads: int, max_contex
     heads = max((op.num_heads for op in attentions), default=1)
     ranges = _up(max_context, _KEY_RANGE) // _KEY_RANGE
     yield 4 * num_threads * heads * ranges * state * 4 if ranges > 1 else 0
-    yield num_threads * 4 * _QUERIES * (_KEY_RANGE + 2 * state)
+
+
+def _thread_scratch(program: Program, source: WeightSource) -> int:
+    """Scores and states of the queries attended together; and one row for linears, in 16 bits and as floats."""
+    attentions = [op for op in program.ops if isinstance(op, ops.Attention)]
+    state = max((_STATE_HEADER + _up(op.cache.head_dim, _LANES) for op in attentions), default=0)
+    matrices = [m for op in program.ops if isinstance(op, ops.Linear | ops.Experts) for m in op.matrices]
+    row = max((_up(matrix.shape[-1], _ROW) for matrix in matrices), default=0)
+    has_plain = any(source.info(matrix.name).type in _PLAIN for matrix in matrices)
+    return 4 * _QUERIES * (_KEY_RANGE + 2 * state) + 2 * row + row // 32 * 4 + row // 16 * 4 + 4 * row * has_plain
 
 
 def _block_bytes(caches: tuple[Cache, ...], bits: float) -> int:
