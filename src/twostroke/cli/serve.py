@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from twostroke.llm.llm import LLM
     from twostroke.roofline.hardware import HardwareSpec
 
-LOADING = ("context", "threads", "kv", "weights", "mlock", "isa", "max_step_tokens")
+LOADING = (
+    *("context", "threads", "kv", "weights", "mlock", "isa", "max_step_tokens"),
+    *("tpot_target", "reuse_generated", "kv_disk", "kv_disk_size"),
+)
 _MAX_BATCH = 32
 
 

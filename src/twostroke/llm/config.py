@@ -3,6 +3,7 @@
 The command line makes its options from these fields: a field's `help` (and `choices`) are its option's.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
@@ -32,6 +33,15 @@ class LLMConfig:
     mlock: bool = _option(False, "Lock the model in memory, so that none of it is paged out.")
     isa: str | None = _option(None, "Instruction set; default: the best this machine has.", ISA_NAMES)
     max_step_tokens: int = _option(512, "Rows of one engine step at most: how far a prompt is cut into chunks.")
+    tpot_target: float | None = _option(
+        None, "Seconds a step may take while answers run beside a prompt; default: 2.25 times theirs alone."
+    )
+    speculation: bool = _option(True, "Draft from an answer's own words where that is faster; the text is the same.")
+    reuse_generated: bool = _option(
+        False, "A prompt may reuse what earlier answers computed. Its answer then depends on them: see numerics."
+    )
+    kv_disk: str | None = _option(None, "Directory for KV blocks that the pool has no room for; they outlive the run.")
+    kv_disk_size: float = _option(4.0, "GiB of files in it at most.")
     embed_only: bool = _option(False, "Load no more than embeddings need: without the output matrix.")
 
     def __post_init__(self) -> None:
@@ -39,6 +49,8 @@ class LLMConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} must be at least 1, not {value}")
+        if not 0 < self.kv_disk_size < math.inf:
+            raise ConfigError(f"kv_disk_size must be a number of GiB above 0, not {self.kv_disk_size}")
         if self.kv not in KV_NAMES:
             raise ConfigError(f"kv must be one of {', '.join(KV_NAMES)}, not {self.kv!r}")
         if self.weights is not None and self.weights not in WEIGHT_NAMES:

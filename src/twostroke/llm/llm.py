@@ -157,7 +157,9 @@ class LLM:
 
     def close(self) -> None:
         """Gives the memory back once answers that still run have ended. The object is of no use afterwards."""
-        self._running = None
+        running, self._running = self._running, None
+        if running is not None and self.config.kv_disk is not None:
+            running.close()
 
     def __enter__(self) -> Self:
         return self

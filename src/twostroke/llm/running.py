@@ -28,6 +28,24 @@ class Running:
                 max_step_tokens=config.max_step_tokens,
                 max_chunk_tokens=config.max_step_tokens,
                 max_running=config.max_batch,
+                speculation=config.speculation,
+                reuse_generated=config.reuse_generated,
+                tpot_target=config.tpot_target,
+                model_id=_model_id(loaded, config) if config.kv_disk else "",
+                kv_disk=config.kv_disk,
+                kv_disk_bytes=int(config.kv_disk_size * 2**30),
             ),
         )
         return cls(loaded, engine, EngineLoop(engine))
+
+    def close(self) -> None:
+        """Keeps on disk, where that was asked for, what the prefix cache holds. Waits for a step that runs."""
+        with self.loop.paused():
+            self.engine.close()
+
+
+def _model_id(loaded: Loaded, config: LLMConfig) -> str:
+    """What keys and values depend on beside the tokens: the model's files, how they are used, and the core's build."""
+    files = sorted(loaded.path.iterdir()) if loaded.path.is_dir() else [loaded.path]
+    stats = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    return repr((stats, config.weights, config.kv, loaded.context, loaded.executor.build))
