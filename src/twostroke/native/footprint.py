@@ -133,7 +133,7 @@ def _attention_scratch(program: Program, rows: int, num_threads: int, max_contex
     yield 4 * num_threads * heads * ranges * state * 4 if ranges > 1 else 0
 
 
-def _thread_scratch(program: Program, source: WeightSource) -> int:
+def _thread_scratch(program: Program, source: WeightTypes) -> int:
     """Scores and states of the queries attended together; and one row for linears, in 16 bits and as floats."""
     attentions = [op for op in program.ops if isinstance(op, ops.Attention)]
     state = max((_STATE_HEADER + _up(op.cache.head_dim, _LANES) for op in attentions), default=0)
