@@ -121,12 +121,6 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
         {**SMALL, **UNTIED, "head_dim": 16, "num_local_experts": 8, "num_experts_per_tok": 3, "intermediate_size": 24,
          "rope_parameters": {**PLAIN, "partial_rotary_factor": 0.5}},
     ),
-    "ministral3": (
-        "ministral3",
-        {**SMALL, **UNTIED, "head_dim": 16,
-         "rope_parameters": {**YARN, "original_max_position_embeddings": 8, "mscale": 1.0, "mscale_all_dim": 1.0,
-                             "llama_4_scaling_beta": 0.3}},
-    ),
     "gpt2": (
         "gpt2",
         {"vocab_size": 96, "n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 64, "bos_token_id": 1,

@@ -15,7 +15,7 @@ from twostroke.roofline.model_catalogue import CatalogueModel, find_model, load_
 
 MODELS = load_models()
 # Model types without a family: their models are facts only, and are refused by the type's name.
-WITHOUT_FAMILY = {"gemma4_text"}
+WITHOUT_FAMILY = {"gemma4_text", "ministral3"}
 
 
 def states(published: float, number: float) -> bool:

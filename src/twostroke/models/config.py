@@ -59,9 +59,9 @@ class ModelConfig:
     of the shared one; `dense_layers` have none of them. `norm_offset` is added to every norm's weight. `*_bias` say
     which linears have biases.
 
-    `segment` cuts the context of rotated layers (Llama 4); `position_scale` is period and strength of the scale of
-    queries: of the other layers, or of all (Ministral 3). `latent` is of models with latent attention, `recurrent` of
-    those whose `recurrent_layers` have linear attention.
+    `segment` cuts the context of rotated layers (Llama 4); `position_scale` is period and strength of the scale of the
+    other layers' queries. `latent` is of models with latent attention, `recurrent` of those whose `recurrent_layers`
+    have linear attention.
     """
 
     architecture: str

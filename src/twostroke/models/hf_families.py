@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from twostroke.models import cohere, deepseek, glm, gpt2, llama4, minimax, mistral, phi2, qwen_next
+from twostroke.models import cohere, deepseek, glm, gpt2, llama4, minimax, phi2, qwen_next
 from twostroke.models.config import ModelConfig
 from twostroke.models.hf_family import HFFamily
 from twostroke.models.parts import Part
@@ -20,7 +20,6 @@ HF_FAMILIES: Mapping[str, HFFamily] = {
     "gpt2": gpt2.GPT2,
     "llama4_text": llama4.LLAMA4,
     "minimax_m2": minimax.M2,
-    "ministral3": mistral.MINISTRAL3,
     "phi": phi2.PHI2,
     "qwen3_next": qwen_next.NEXT,
     "qwen3_5_text": qwen_next.QWEN35,

@@ -120,9 +120,9 @@ class Builder:
         table = Weight(f"{name}.weight", (num_positions, x.dim))
         return self._append(ops.AddPosition(self._fresh(f"{x.name}.positions"), x.name, table))
 
-    def scale_by_position(self, x: Value, period: int, strength: float, *, first: int = 1) -> Value:
+    def scale_by_position(self, x: Value, period: int, strength: float) -> Value:
         output = self._fresh(f"{x.name}.scale_by_position")
-        return self._append(ops.ScaleByPosition(output, x.name, period, strength, first))
+        return self._append(ops.ScaleByPosition(output, x.name, period, strength))
 
     def experts(
         self,

@@ -33,20 +33,19 @@ class AddPosition(Op):
 
 @dataclass(frozen=True, slots=True)
 class ScaleByPosition(Op):
-    """x * (1 + strength * log(1 + floor((position + first) / period))): queries of Llama 4's layers without rotation,
-    which count from 1, and of all layers of Ministral 3, from 0 (Nakanishi 2025, "Scalable-Softmax")."""
+    """x * (1 + strength * log(1 + floor((position + 1) / period))): queries of Llama 4's layers without rotation
+    (Nakanishi 2025, "Scalable-Softmax")."""
 
     kind: ClassVar[str] = "scale_by_position"
     output: str
     input: str
     period: int
     strength: float
-    first: int = 1
 
     @property
     def inputs(self) -> tuple[str, ...]:
         return (self.input,)
 
     def shapes(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
-        require(self.period > 0 and self.first >= 0, f"a period of {self.period}, counted from {self.first}")
+        require(self.period > 0, f"a period of {self.period}")
         return (Value(self.output, values[self.input].dim, values[self.input].rows),)

@@ -101,7 +101,7 @@ def add_position(op: ops.AddPosition, step: Step) -> tuple[Array, ...]:
 def scale_by_position(op: ops.ScaleByPosition, step: Step) -> tuple[Array, ...]:
     x = step.values[op.input]
     positions = np.arange(step.start, step.start + len(x), dtype=np.float64)
-    factors = 1 + op.strength * np.log1p(np.floor((positions + op.first) / op.period))
+    factors = 1 + op.strength * np.log1p(np.floor((positions + 1) / op.period))
     return (x * factors[:, None].astype(x.dtype),)
 
 
