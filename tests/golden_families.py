@@ -8,6 +8,7 @@ NAMES = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
 PLANNED = frozenset(
     (
         *("cohere-plus", "glm4moe", "glm4moelite", "gpt2", "llama4", "minimax-m2"),
+        *("gemma4", "ministral3"),
         *("deepseek2", "deepseek2-lite", "deepseek3"),
         *("qwen35", "qwen35moe", "qwen3next"),
     )

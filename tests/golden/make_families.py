@@ -132,6 +132,19 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
          "intermediate_size_mlp": 48, "interleave_moe_layer_step": 2, "attention_chunk_size": 16, "floor_scale": 8,
          "attn_scale": 0.3, "num_experts_per_tok": 2},
     ),
+    "ministral3": (
+        "ministral3",
+        {**SMALL, **UNTIED, "head_dim": 16, "sliding_window": None,
+         "rope_parameters": {**YARN, "llama_4_scaling_beta": 0.4, "mscale": 1.0, "mscale_all_dim": 1.0}},
+    ),
+    "gemma4": (
+        "gemma4_text",
+        {**SMALL, **TIED, "num_hidden_layers": 4, "head_dim": 8, "global_head_dim": 16, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "num_global_key_value_heads": 1, "attention_k_eq_v": True, "sliding_window": 16,
+         "layer_types": ["sliding_attention", "full_attention"] * 2, "hidden_size_per_layer_input": 0,
+         "enable_moe_block": True, "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 16,
+         "intermediate_size": 32, "final_logit_softcapping": 3.0},
+    ),
     "deepseek2": ("deepseek_v2", {**LATENT, "q_lora_rank": 24, "topk_method": "group_limited_greedy"}),
     "deepseek2-lite": (
         "deepseek_v2", {**LATENT, "q_lora_rank": None, "topk_method": "greedy", "rope_parameters": PLAIN},
@@ -159,19 +172,22 @@ SCALINGS: dict[str, tuple[dict[str, Any], int]] = {
 }  # fmt: skip
 
 
-CENTRED = ("gemma", "qwen3_next", "qwen3_5")  # norms of 1 + w
+CENTRED = ("gemma2", "gemma3", "qwen3_next", "qwen3_5")  # norms of 1 + w
 INPUTS_FIRST = ("GptOss", "Llama4")  # experts with inputs as rows; every matrix of GPT-2
 
 
 def fill(model: torch.nn.Module, kind: str) -> None:
     """Random weights that spread logits over a few units; norms about 1, where 1 is added about 0."""
     generator = torch.Generator().manual_seed(0)
-    buffers = [(name, buffer) for name, buffer in model.named_buffers() if "correction_bias" in name]
+    wanted = ("correction_bias", "layer_scalar")
+    buffers = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith(wanted)]
     for name, weight in [*model.named_parameters(), *buffers]:
         values = torch.randn(weight.shape, generator=generator)
         if ("norm" in name or ".ln_" in name) and name.endswith("weight"):
             is_centred = kind.startswith(CENTRED) and "linear_attn" not in name
             values = 0.2 * values + (0.0 if is_centred else 1.0)
+        elif name.endswith(("scale", "layer_scalar")):
+            values = 1 + 0.2 * values
         elif name.endswith("bias") or weight.dim() == 1:
             values = 0.5 * values
         elif "embed" in name or ".wte" in name or ".wpe" in name:
@@ -179,7 +195,7 @@ def fill(model: torch.nn.Module, kind: str) -> None:
         else:
             of_experts = "experts." in name and type(model).__name__.startswith(INPUTS_FIRST)
             fan_in = weight.shape[-2] if of_experts or kind == "gpt2" else weight.shape[-1]
-            gain = 1.0 if kind.startswith(CENTRED[1:]) else 2.0  # recurrences amplify rounding
+            gain = 1.0 if kind.startswith(CENTRED[2:]) else 2.0  # recurrences amplify rounding
             values = gain * values * fan_in**-0.5
         weight.data = values
 

@@ -25,6 +25,7 @@ CONFIG = ModelConfig(
     num_experts=4,
     experts_per_token=2,
     expert_ffn_dim=32,
+    windows=(16, None, 16),
     latent=LatentSizes(query_rank=None, rank=24, content_dim=12, rope_dim=16, value_dim=8),
 )
 

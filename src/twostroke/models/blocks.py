@@ -33,6 +33,8 @@ def attention(
     rope = config.rope(layer)
     if rope is not None:
         q, k = b.rope(q, config.head_dim, rope), b.rope(k, config.head_dim, rope)
+    if config.position_scale is not None:
+        q = b.scale_by_position(q, *config.position_scale)
     sink = layer / "attn_sinks" if sinks else None
     scale, cap = config.attention_scale, config.attention_soft_cap
     attended = b.attention(q, k, v, config.cache(layer), scale=scale, soft_cap=cap, sinks=sink)

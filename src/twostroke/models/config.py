@@ -43,6 +43,17 @@ class RecurrentSizes:
 
 
 @dataclass(frozen=True, slots=True)
+class FullSizes:
+    """Of layers without a window, where they differ from those with one (Gemma 4): heads, rotated elements of each, and
+    whether values are the unrotated keys."""
+
+    num_kv_heads: int
+    head_dim: int
+    rope_dim: int
+    keys_are_values: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ModelConfig:
     """Sizes and constants of a decoder-only transformer; flat, whatever the source.
 
@@ -60,8 +71,8 @@ class ModelConfig:
     which linears have biases.
 
     `segment` cuts the context of rotated layers (Llama 4); `position_scale` is period and strength of the scale of the
-    other layers' queries. `latent` is of models with latent attention, `recurrent` of those whose `recurrent_layers`
-    have linear attention.
+    other layers' queries. `full` is of layers without a window. `latent` is of models with latent attention,
+    `recurrent` of those whose `recurrent_layers` have linear attention.
     """
 
     architecture: str
@@ -113,6 +124,7 @@ class ModelConfig:
     latent: LatentSizes | None = None
     recurrent: RecurrentSizes | None = None
     recurrent_layers: frozenset[int] = frozenset()
+    full: FullSizes | None = None
 
     @property
     def q_dim(self) -> int:

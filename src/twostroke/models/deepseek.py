@@ -147,7 +147,7 @@ _NAMES = {
     "ffn_down_shexp": "mlp.shared_experts.down_proj",
 }
 SHARED_NAMES = {name: raw for name, raw in _NAMES.items() if not name.startswith("attn")}
-_UNSAID = {"rms_norm_eps": 1e-6}
+_UNSAID = {"rms_norm_eps": 1e-6, "head_dim": 64}
 V2 = HFFamily("deepseek2", unsaid=_UNSAID, complete=_complete_v2, names=_NAMES, parts=_parts)
 V3 = HFFamily(
     "deepseek3", unsaid={**_UNSAID, "norm_topk_prob": True}, complete=_complete_v3, names=_NAMES, parts=_parts

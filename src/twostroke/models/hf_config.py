@@ -231,7 +231,7 @@ def _experts(facts: Facts, kind: str) -> dict[str, Any]:
 
 
 def _constants(facts: Facts, kind: str, dim: int) -> dict[str, Any]:
-    is_gemma = kind.startswith("gemma")
+    is_gemma = kind in ("gemma2", "gemma3_text")
     default = "gelu_pytorch_tanh" if is_gemma else "silu"
     key = "hidden_activation" if is_gemma else "hidden_act"
     activation = facts.text(key, default)

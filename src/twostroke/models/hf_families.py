@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from twostroke.models import cohere, deepseek, glm, gpt2, llama4, minimax, phi2, qwen_next
+from twostroke.models import cohere, deepseek, gemma4, glm, gpt2, llama4, minimax, ministral, phi2, qwen_next
 from twostroke.models.config import ModelConfig
 from twostroke.models.hf_family import HFFamily
 from twostroke.models.parts import Part
@@ -13,6 +13,7 @@ HF_FAMILIES: Mapping[str, HFFamily] = {
     "deepseek_v2": deepseek.V2,
     "deepseek_v3": deepseek.V3,
     "kimi_k2": deepseek.V3,
+    "gemma4_text": gemma4.GEMMA4,
     "glm": glm.GLM,
     "glm4": glm.GLM4,
     "glm4_moe": glm.GLM4_MOE,
@@ -20,6 +21,7 @@ HF_FAMILIES: Mapping[str, HFFamily] = {
     "gpt2": gpt2.GPT2,
     "llama4_text": llama4.LLAMA4,
     "minimax_m2": minimax.M2,
+    "ministral3": ministral.MINISTRAL3,
     "phi": phi2.PHI2,
     "qwen3_next": qwen_next.NEXT,
     "qwen3_5_text": qwen_next.QWEN35,

@@ -38,7 +38,7 @@ _WRAPPERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     **dict.fromkeys(("llava", "llava_next", "idefics3", "smolvlm", "voxtral"), ("llama", _LLAMA)),
     **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "internvl"), ("qwen2", _QWEN)),
     "qwen3_vl": ("qwen3", _QWEN),
-    **{kind: (f"{kind}_text", {}) for kind in ("llama4", "qwen3_5", "qwen3_5_moe")},
+    **{kind: (f"{kind}_text", {}) for kind in ("gemma4", "llama4", "qwen3_5", "qwen3_5_moe")},
 }
 _TEXT_TYPES = {"qwen2_vl_text": "qwen2", "qwen2_5_vl_text": "qwen2", "qwen3_vl_text": "qwen3"}
 _TOWERS = frozenset(

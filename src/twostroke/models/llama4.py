@@ -37,7 +37,7 @@ def _attention(b: Builder, h: Value, layer: Layer, config: ModelConfig) -> Value
         if config.qk_norm:
             q, k = (b.unit_norm(x, config.norm_eps, group_dim=size) for x in (q, k))
     elif config.position_scale is not None:
-        q = b.scale_by_position(q, *config.position_scale)
+        q = b.scale_by_position(q, *config.position_scale, shift=1)
     attended = b.attention(q, k, v, config.cache(layer))
     return b.linear(attended, layer / "attn_output", config.dim, bias=config.attn_output_bias)
 

@@ -14,6 +14,7 @@ NOT_NATIVE: Mapping[type[ops.Op], str] = {
     ops.GatedDelta: "linear attention by the gated delta rule",
     ops.AddPosition: "learned positions",
     ops.ScaleByPosition: "queries scaled by position",
+    ops.ScaleByWeight: "layers scaled by a weight",
 }
 
 
@@ -58,3 +59,5 @@ def _of_experts(op: ops.Experts) -> Iterator[str]:
         yield "experts chosen within groups"
     if routed.choice_bias is not None:
         yield "a bias of the choice of experts"
+    if routed.expert_scales is not None:
+        yield "a scale of each expert"

@@ -120,9 +120,9 @@ class Builder:
         table = Weight(f"{name}.weight", (num_positions, x.dim))
         return self._append(ops.AddPosition(self._fresh(f"{x.name}.positions"), x.name, table))
 
-    def scale_by_position(self, x: Value, period: int, strength: float) -> Value:
+    def scale_by_position(self, x: Value, period: int, strength: float, shift: int = 0) -> Value:
         output = self._fresh(f"{x.name}.scale_by_position")
-        return self._append(ops.ScaleByPosition(output, x.name, period, strength))
+        return self._append(ops.ScaleByPosition(output, x.name, period, strength, shift))
 
     def experts(
         self,
@@ -164,6 +164,9 @@ class Builder:
     def scale(self, x: Value, factor: float) -> Value:
         """x itself where the factor is 1."""
         return x if factor == 1.0 else self._append(ops.Scale(self._fresh(f"{x.name}.scale"), x.name, factor))
+
+    def scale_by_weight(self, x: Value, name: str) -> Value:
+        return self._append(ops.ScaleByWeight(self._fresh(name), x.name, Weight(f"{name}.weight", (1,))))
 
     def soft_cap(self, x: Value, cap: float | None) -> Value:
         """x itself where there is no cap."""

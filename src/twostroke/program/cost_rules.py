@@ -73,6 +73,11 @@ def _scale(op: ops.Scale, values: Values) -> Iterator[Term]:
     yield flops(values[op.input], values[op.input].dim)
 
 
+def _scale_by_weight(op: ops.ScaleByWeight, values: Values) -> Iterator[Term]:
+    yield whole(op.weight, values[op.input])
+    yield flops(values[op.input], values[op.input].dim)
+
+
 def _soft_cap(op: ops.SoftCap, values: Values) -> Iterator[Term]:
     yield flops(values[op.input], 3 * values[op.input].dim)
 
@@ -87,8 +92,8 @@ def _experts(op: ops.Experts, values: Values) -> Iterator[Term]:
     scope = (routed.num_experts, routed.top_k)
     for weight in (*op.matrices, *(op.biases or ())):
         yield Term(Resource.WEIGHT_BYTES, Unit.EXPERTS, weight.num_elements / routed.num_experts, weight.name, scope)
-    if routed.choice_bias is not None:
-        yield whole(routed.choice_bias, x)
+    for weight in routed.weights:
+        yield whole(weight, x)
     products = sum(2 * matrix.num_elements // routed.num_experts for matrix in op.matrices)
     biases = sum(bias.num_elements // routed.num_experts for bias in op.biases or ())
     gated = _ACTIVATION * op.ffn_dim + 2 * x.dim  # and the weighted sum
@@ -134,4 +139,5 @@ COST_RULES: Mapping[type[ops.Op], Rule] = {
     ops.GatedDelta: gated_delta,
     ops.AddPosition: _add_position,
     ops.ScaleByPosition: _scale_by_position,
+    ops.ScaleByWeight: _scale_by_weight,
 }

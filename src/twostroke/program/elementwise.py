@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from twostroke.program.op import Op, require
-from twostroke.program.values import Value
+from twostroke.program.values import Value, Weight
 
 Activation = Literal["silu", "gelu", "gelu_tanh", "relu2"]
 GatedActivation = Literal["silu", "gelu", "gelu_tanh", "swiglu_oai"]
@@ -85,6 +85,28 @@ class Scale(Op):
         return (self.input,)
 
     def shapes(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
+        return (Value(self.output, values[self.input].dim, values[self.input].rows),)
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleByWeight(Op):
+    """x * weight, which is one number (the scale of each layer's output in Gemma 4)."""
+
+    kind: ClassVar[str] = "scale_by_weight"
+    output: str
+    input: str
+    weight: Weight
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (self.input,)
+
+    @property
+    def weights(self) -> tuple[Weight, ...]:
+        return (self.weight,)
+
+    def shapes(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
+        require(self.weight.shape == (1,), f"{self.weight} is not one number")
         return (Value(self.output, values[self.input].dim, values[self.input].rows),)
 
 

@@ -21,7 +21,8 @@ class Routed:
 
     With `num_groups` above 1, experts are chosen within the `top_groups` best of that many equal groups only, by their
     largest score, or with `choice_bias` by the sum of their two largest (DeepSeek-AI 2024). That bias (num_experts,) is
-    added to the scores that experts are chosen by, not to their weights.
+    added to the scores that experts are chosen by, not to their weights; `expert_scales` (num_experts,) multiply those
+    (Gemma 4).
     """
 
     num_experts: int
@@ -33,6 +34,11 @@ class Routed:
     top_groups: int = 1
     weighs_input: bool = False
     choice_bias: Weight | None = None
+    expert_scales: Weight | None = None
+
+    @property
+    def weights(self) -> tuple[Weight, ...]:
+        return tuple(weight for weight in (self.choice_bias, self.expert_scales) if weight is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +65,7 @@ class Experts(Op):
 
     @property
     def weights(self) -> tuple[Weight, ...]:
-        choice = () if self.routed.choice_bias is None else (self.routed.choice_bias,)
-        return self.matrices + (self.biases or ()) + choice
+        return self.matrices + (self.biases or ()) + self.routed.weights
 
     @property
     def ffn_dim(self) -> int:
@@ -71,8 +76,8 @@ class Experts(Op):
         require((router.dim, router.rows) == (count, x.rows), f"{router} is not a logit for each of {count} experts")
         groups, chosen = self.routed.num_groups, self.routed.top_groups
         require(count % groups == 0 and 1 <= chosen <= groups, f"{count} experts, {chosen} of {groups} groups")
-        bias = self.routed.choice_bias
-        require(bias is None or bias.shape == (count,), f"{bias} is not one each")
+        for weight in self.routed.weights:
+            require(weight.shape == (count,), f"{weight} is not one an expert")
         require(
             1 <= self.routed.top_k <= count // groups * chosen, f"a row chooses {self.routed.top_k} of {count} experts"
         )

@@ -11,7 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from twostroke.program.elementwise import Activate, Activation, Add, Gated, GatedActivation, Scale, SigmoidGate, SoftCap
+from twostroke.program.elementwise import (
+    Activate,
+    Activation,
+    Add,
+    Gated,
+    GatedActivation,
+    Scale,
+    ScaleByWeight,
+    SigmoidGate,
+    SoftCap,
+)
 from twostroke.program.experts import Experts
 from twostroke.program.latent import LatentAttention
 from twostroke.program.op import Op, ProgramError, require
@@ -44,6 +54,7 @@ __all__ = [
     "Rope",
     "Scale",
     "ScaleByPosition",
+    "ScaleByWeight",
     "SigmoidGate",
     "SoftCap",
 ]
@@ -270,5 +281,5 @@ CACHED = (Attention, LatentAttention, Convolution, GatedDelta)
 OP_KINDS: tuple[type[Op], ...] = (
     *(Embed, Normalize, Linear, Rope, Attention, Experts, Reorder, OutputRows),
     *(Add, Gated, Activate, Scale, SoftCap, SigmoidGate),
-    *(LatentAttention, Convolution, GatedDelta, AddPosition, ScaleByPosition),
+    *(LatentAttention, Convolution, GatedDelta, AddPosition, ScaleByPosition, ScaleByWeight),
 )

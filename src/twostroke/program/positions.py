@@ -33,14 +33,15 @@ class AddPosition(Op):
 
 @dataclass(frozen=True, slots=True)
 class ScaleByPosition(Op):
-    """x * (1 + strength * log(1 + floor((position + 1) / period))): queries of Llama 4's layers without rotation
-    (Nakanishi 2025, "Scalable-Softmax")."""
+    """x * (1 + strength * log(1 + floor((position + shift) / period))): queries of Llama 4's layers without rotation,
+    with a shift of 1, and of Ministral 3, with none (Nakanishi 2025, "Scalable-Softmax")."""
 
     kind: ClassVar[str] = "scale_by_position"
     output: str
     input: str
     period: int
     strength: float
+    shift: int = 0
 
     @property
     def inputs(self) -> tuple[str, ...]:

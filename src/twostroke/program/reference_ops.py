@@ -46,6 +46,8 @@ def experts(op: ops.Experts, step: Step) -> tuple[Array, ...]:
     x = step.values[op.input]
     choice_bias = None if op.routed.choice_bias is None else step.weight(op.routed.choice_bias)
     ids, shares = route(step.values[op.router], op.routed, choice_bias)
+    if op.routed.expert_scales is not None:
+        shares = shares * step.weight(op.routed.expert_scales)[ids]
     matrices = [step.weight(matrix) for matrix in op.matrices]
     biases = None if op.biases is None else [step.weight(bias) for bias in op.biases]
     out = np.zeros_like(x)
@@ -79,6 +81,10 @@ def scale(op: ops.Scale, step: Step) -> tuple[Array, ...]:
     return (x * x.dtype.type(op.factor),)
 
 
+def scale_by_weight(op: ops.ScaleByWeight, step: Step) -> tuple[Array, ...]:
+    return (step.values[op.input] * step.weight(op.weight),)
+
+
 def soft_cap(op: ops.SoftCap, step: Step) -> tuple[Array, ...]:
     return (soft_capped(step.values[op.input], op.cap),)
 
@@ -101,7 +107,7 @@ def add_position(op: ops.AddPosition, step: Step) -> tuple[Array, ...]:
 def scale_by_position(op: ops.ScaleByPosition, step: Step) -> tuple[Array, ...]:
     x = step.values[op.input]
     positions = np.arange(step.start, step.start + len(x), dtype=np.float64)
-    factors = 1 + op.strength * np.log1p(np.floor((positions + 1) / op.period))
+    factors = 1 + op.strength * np.log1p(np.floor((positions + op.shift) / op.period))
     return (x * factors[:, None].astype(x.dtype),)
 
 
@@ -130,6 +136,7 @@ REFERENCE: Mapping[type[ops.Op], Rule] = {
     ops.GatedDelta: gated_delta,
     ops.AddPosition: add_position,
     ops.ScaleByPosition: scale_by_position,
+    ops.ScaleByWeight: scale_by_weight,
 }
 
 
