@@ -10,7 +10,7 @@ from tests.tiny import write_tiny_gguf
 from tests.tiny_directory import write_tiny_directory
 
 from twostroke import LLM
-from twostroke.errors import ConfigError, InvalidRequestError, ModelFileError, UnsupportedModelError
+from twostroke.errors import ConfigError, InvalidRequestError, ModelFileError
 from twostroke.llm.config import WEIGHT_NAMES
 from twostroke.weights.fetch import resolve
 
@@ -79,13 +79,38 @@ def test_nothing_is_left_of_what_fails(model: Path, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_quantised_is_refused_by_name(model: Path, tmp_path: Path) -> None:
-    tiny = write_tiny_gguf(tmp_path / "tiny.gguf", "qwen2")
-    folder = write_tiny_directory(tmp_path / "folder", tiny)
-    with pytest.raises(UnsupportedModelError, match="--weights q8_0"):
-        output_of("quantize", str(folder), str(tmp_path / "out.gguf"), "--type", "q8_0")
     assert invoke("quantize", str(model), str(tmp_path / "out.gguf"), "--type", "q3_x").exit_code == 2
     with pytest.raises(ConfigError, match=r"weights must be one of q4_0, .*, not 'q3_x'"):
         LLM(model, weights="q3_x")
+
+
+def test_a_directory_is_written_with_its_tokenizer_and_template(tmp_path: Path) -> None:
+    """In its own type the file is the same model: same ids, same prompt, same tokens."""
+    folder = write_tiny_directory(
+        tmp_path / "folder",
+        write_tiny_gguf(tmp_path / "t.gguf", "qwen2"),
+        in_bf16=True,
+        files={"tokenizer.json": {"normalizer": {"type": "NFC"}}, "tokenizer_config.json": {}},
+    )
+    out = tmp_path / "out.gguf"
+    output_of("quantize", str(folder), str(out), "--type", "bf16")
+    reader = gguf.GGUFReader(out)
+    assert reader.fields["general.name"].contents() == "folder"
+    assert reader.fields["tokenizer.ggml.pre"].contents() == "qwen2"
+    with LLM(folder, threads=1) as source, LLM(out, threads=1) as written:
+        prompt = source.render([{"role": "user", "content": "tea & 12 cups"}])
+        assert written.render([{"role": "user", "content": "tea & 12 cups"}]) == prompt
+        assert written.tokenizer.eos_ids == source.tokenizer.eos_ids
+        assert written.score(IDS).logprobs == source.score(IDS).logprobs
+        answers = [llm.generate(prompt.ids, temperature=0, max_tokens=12).token_ids for llm in (source, written)]
+        assert answers[0] == answers[1]
+
+
+def test_a_file_that_grows_is_warned_of(model: Path, tmp_path: Path) -> None:
+    small = tmp_path / "small.gguf"
+    assert "warning" not in invoke("quantize", str(model), str(small), "--type", "q4_0").stderr
+    result = invoke("quantize", str(small), str(tmp_path / "big.gguf"), "--type", "q8_0")
+    assert "warning: " in result.stderr and "does not bring back what a narrower one lost" in result.stderr
 
 
 def test_weights_of_a_directory(tmp_path: Path) -> None:

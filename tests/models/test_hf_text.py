@@ -1,4 +1,4 @@
-"""Wrappers of text families: the text model runs, and what is passed over is said; names of tensors in every spelling."""
+"""Wrappers of text families: the text model runs, what is passed over is said; names of tensors in every spelling."""
 
 import json
 from pathlib import Path

@@ -1,6 +1,7 @@
 """Quantised Hugging Face directories end to end: GPTQ in activation order and MXFP4 experts, against plain values."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -141,12 +142,17 @@ def mxfp4(blocks: npt.NDArray[np.uint8], scales: npt.NDArray[np.uint8]) -> npt.N
     return values.reshape(*blocks.shape[:-2], -1)
 
 
-def write_gpt_oss(path: Path) -> tuple[Path, Path]:
-    """The golden model with random MXFP4 experts as OpenAI publishes it, and in 16 bits as `transformers` saves it."""
+def write_gpt_oss(path: Path, spoil: Callable[[dict[str, Tensor]], object] = len) -> tuple[Path, Path]:
+    """The golden model with random MXFP4 experts as OpenAI publishes it, and in 16 bits as `transformers` saves it.
+
+    `spoil` changes the tensors of the first.
+    """
     from safetensors.numpy import load_file
 
     rng = np.random.default_rng(2)
     plain: dict[str, Tensor] = dict(load_file(GPT_OSS / "model.safetensors"))
+    for name in [name for name in plain if name.endswith("bias")]:
+        plain[name] = bf16(np.asarray(plain[name]))
     packed = dict(plain)
     for name in [name for name in plain if name.endswith((".gate_up_proj", ".down_proj"))]:
         count, cols, rows = np.asarray(plain[name]).shape
@@ -155,6 +161,7 @@ def write_gpt_oss(path: Path) -> tuple[Path, Path]:
         packed |= {f"{name}_blocks": blocks, f"{name}_scales": scales}
         del packed[name]
         plain[name] = bf16(np.swapaxes(mxfp4(blocks, scales), 1, 2))
+    spoil(packed)
     config = json.loads((GPT_OSS / "config.json").read_text())
     quantization = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]}
     return (
@@ -178,19 +185,19 @@ def test_mxfp4_experts_give_what_their_values_give(tmp_path: Path) -> None:
     np.testing.assert_allclose(native_logits_of(packed, available_isas()[-1]), expected, rtol=0, atol=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["mxfp4", "bf16"])
-def test_gpt_oss_directories_are_not_mixed_up(tmp_path: Path, kind: str) -> None:
-    """Blocks of another size, and scales that are missing, are named."""
-    packed, _ = write_gpt_oss(tmp_path)
-    from safetensors.numpy import load_file, save_file
+NAME = "model.layers.0.mlp.experts.down_proj"
 
-    tensors = load_file(packed / "model.safetensors")
-    name = "model.layers.0.mlp.experts.down_proj"
-    if kind == "mxfp4":
-        tensors[f"{name}_blocks"] = np.ascontiguousarray(tensors[f"{name}_blocks"][..., :8])
-    else:
-        del tensors[f"{name}_scales"]
-    save_file(tensors, packed / "model.safetensors")
-    expected = "not blocks of 16 bytes" if kind == "mxfp4" else "down_proj_scales' is missing"
-    with pytest.raises(ModelFileError, match=expected):
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda t: t.update({f"{NAME}_blocks": t[f"{NAME}_blocks"][..., :8]}), "not blocks of 16 bytes"),
+        (lambda t: t.pop(f"{NAME}_scales"), "down_proj_scales' is missing"),
+        (lambda t: t.update({f"{NAME}_scales": t[f"{NAME}_scales"][:, :4]}), "down_proj_scales' has shape"),
+        (lambda t: t.pop(f"{NAME}_blocks"), "down_proj' is missing"),
+    ],
+)
+def test_damaged_mxfp4_is_named(tmp_path: Path, spoil: Callable[[dict[str, Tensor]], object], message: str) -> None:
+    packed, _ = write_gpt_oss(tmp_path, spoil)
+    with pytest.raises(ModelFileError, match=message):
         load_model(packed)

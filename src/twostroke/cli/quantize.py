@@ -1,12 +1,13 @@
-"""`twostroke quantize`: a GGUF model written in another tensor type. Owns the command and its report.
+"""`twostroke quantize`: a model written as GGUF in another tensor type. Owns the command and its report.
 
 Which tensor gets which type is `weights.quantized_source`'s rule.
 """
 
 import json
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,15 @@ from twostroke.cli.fetch_progress import fetch_progress
 from twostroke.cli.figures import bytes_text, printable, shortened
 from twostroke.cli.stored_model import StoredTensor
 from twostroke.cli.tensor_report import TypeShare, mix_text, type_shares
-from twostroke.errors import InvalidRequestError, UnsupportedModelError
+from twostroke.errors import InvalidRequestError
 from twostroke.llm.config import WEIGHT_NAMES
+from twostroke.models.load import load_model
 from twostroke.native.quantize import quantize_natively
 from twostroke.native.threads import choose_threads
 from twostroke.weights.fetch import ensure
-from twostroke.weights.gguf import GGUFFile
+from twostroke.weights.gguf import GGUFFile, MetadataValue
 from twostroke.weights.quantized_source import Fallback, QuantizedSource, write_quantized
+from twostroke.weights.source import WeightSource
 from twostroke.weights.tensor_types import TensorType
 
 _NAMED = 3  # tensors of a kind of fallback that are named; --json has all
@@ -70,22 +73,22 @@ class QuantizeReport:
 @click.option("--force", is_flag=True, help="Replace OUT where it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(model: str, out: Path, kind: str, force: bool, as_json: bool) -> None:
-    """Write the GGUF model IN to the GGUF file OUT with its matrices in another type.
+    """Write the model IN to the GGUF file OUT with its matrices in another type.
 
-    The matrix that makes the logits (the output, or the embedding where it serves as that) gets at least Q6_K. Vectors
-    and the routers of experts stay as they are. A matrix whose rows are not whole blocks of the type gets one with
-    smaller blocks: Q4_K becomes Q5_0, Q5_K Q5_1, Q6_K Q8_0, any of them F16; each is named. OUT gets its name once it
-    is complete.
+    IN is a GGUF model, or a Hugging Face directory, whose tokenizer and chat template go into OUT too. The matrix that
+    makes the logits (the output, or the embedding where it serves as that) gets at least Q6_K. Vectors and the routers
+    of experts stay as they are. A matrix whose rows are not whole blocks of the type gets one with smaller blocks: Q4_K
+    becomes Q5_0, Q5_K Q5_1, Q6_K Q8_0, any of them F16; each is named. OUT gets its name once it is complete.
     """
     if out.exists() and not force:
         raise InvalidRequestError(f"{out} exists; --force replaces it")
     with fetch_progress() as progress:
         path = ensure(model, progress=progress)
-    if path.is_dir():
-        raise UnsupportedModelError(
-            f"{model}: a directory cannot be written as GGUF; `--weights {kind}` quantises it as it loads"
-        )
-    report = _write(path, out, TensorType[kind.upper()])
+    write = _write_directory if path.is_dir() else _write_file
+    report = write(path, out, TensorType[kind.upper()])
+    if report.num_bytes > report.source_bytes:
+        grown = f"{out} is larger than {model}: a wider type does not bring back what a narrower one lost"
+        click.echo(f"warning: {grown}", err=True)
     if as_json:
         click.echo(json.dumps({"model": model, "path": str(out), **report.fields()}))
     else:
@@ -93,11 +96,32 @@ def command(model: str, out: Path, kind: str, force: bool, as_json: bool) -> Non
             click.echo(line)
 
 
-def _write(path: Path, out: Path, kind: TensorType) -> QuantizeReport:
+def _write_file(path: Path, out: Path, kind: TensorType) -> QuantizeReport:
     with GGUFFile.open(path) as file:
-        source = QuantizedSource(file, kind, pack=quantize_natively, num_threads=choose_threads(None).num_threads)
-        total = sum(info.num_values for info in source.tensors.values())
-        with click.progressbar(length=total, label=f"quantising to {kind.name}", file=sys.stderr) as bar:
-            write_quantized(source, file.metadata, out, kind, lambda info: bar.update(info.num_values))
-        shares = type_shares(map(StoredTensor.of, source.tensors.values()))
-        return QuantizeReport(kind, file.num_bytes, out.stat().st_size, shares, source.fallbacks)
+        return _write(file, file.metadata, out, kind, file.num_bytes)
+
+
+def _write_directory(path: Path, out: Path, kind: TensorType) -> QuantizeReport:
+    from twostroke.models.gguf_form import GGUFForm, gguf_keys
+    from twostroke.text.gguf_form import gguf_tokenizer
+
+    model = load_model(path)
+    with closing(model.source):
+        config = replace(model.config, name=path.resolve().name)
+        tokenizer, warnings = gguf_tokenizer(path, config.architecture, config.vocab_size)
+        for warning in (*model.warnings, *warnings):
+            click.echo(f"warning: {warning}", err=True)
+        keys = {**gguf_keys(config), **tokenizer}
+        return _write(GGUFForm(model), keys, out, kind, model.source.num_bytes)
+
+
+def _write(
+    source: WeightSource, metadata: Mapping[str, MetadataValue], out: Path, kind: TensorType, source_bytes: int
+) -> QuantizeReport:
+    threads = choose_threads(None).num_threads
+    quantized = QuantizedSource(source, kind, pack=quantize_natively, num_threads=threads)
+    total = sum(info.num_values for info in quantized.tensors.values())
+    with click.progressbar(length=total, label=f"quantising to {kind.name}", file=sys.stderr) as bar:
+        write_quantized(quantized, metadata, out, kind, lambda info: bar.update(info.num_values))
+    shares = type_shares(map(StoredTensor.of, quantized.tensors.values()))
+    return QuantizeReport(kind, source_bytes, out.stat().st_size, shares, quantized.fallbacks)

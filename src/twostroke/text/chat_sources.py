@@ -37,7 +37,11 @@ class ChatSources:
     def from_hf(cls, source: str | Path | Mapping[str, str]) -> "ChatSources":
         """From a Hugging Face directory or its text files by name: template files, else tokenizer_config.json. Raises
         ChatTemplateError when there is no template, ModelFileError naming a file that is malformed."""
-        files = ModelFiles(source)
+        return cls.from_files(ModelFiles(source))
+
+    @classmethod
+    def from_files(cls, files: ModelFiles) -> "ChatSources":
+        """`from_hf` of files that are open."""
         config = files.json("tokenizer_config.json") or {}
         named = {Path(name).stem: files.text(name) for name in files.names("additional_chat_templates", ".jinja")}
         alone = files.text("chat_template.jinja")

@@ -46,10 +46,10 @@ class LibrarySegmenter:
         check_normalizer(library.parsed.get("normalizer"), f"{_FILE}: normalizer")
         try:
             model = _bpe(library) if library.kind == "BPE" else _unigram(library)
-            self._first = _library_tokenizer(library.parsed, pre_tokenizer)
+            self._first = library_tokenizer(library.parsed, pre_tokenizer)
             self._first.model = model
             # A prefix that only the text's first word takes.
-            self._later = _library_tokenizer(library.parsed, _never_first(pre_tokenizer))
+            self._later = library_tokenizer(library.parsed, _never_first(pre_tokenizer))
             self._later.model = model
         except ModelFileError:
             raise
@@ -115,7 +115,8 @@ def _unigram(library: LibraryModel) -> Unigram:
     return Unigram(vocab, library.model.get("unk_id"), bool(library.model.get("byte_fallback")))
 
 
-def _library_tokenizer(parsed: Mapping[str, Any], pre_tokenizer: object) -> LibraryTokenizer:
+def library_tokenizer(parsed: Mapping[str, Any], pre_tokenizer: object) -> LibraryTokenizer:
+    """The library's, with the normaliser of a `tokenizer.json` and a pre-tokenizer, and no vocabulary."""
     parts = {
         "version": "1.0",
         "truncation": None,

@@ -1,7 +1,7 @@
 """A checkpoint under a model's canonical tensor names: a `WeightSource`. Owns the adaptation; names come from a family.
 
 A matrix keeps its numbers: F32, F16 and BF16 as they are, a quantised linear packed into a grouped type that holds the
-same values. Vectors (norms, biases) are widened to F32, which is exact.
+same values. Vectors (norms, biases, those of experts too) are widened to F32, which is exact.
 """
 
 from collections.abc import Iterable, Mapping
@@ -138,7 +138,8 @@ class CheckpointWeights:
         raw = self._checkpoint.raw(raw_name)
         if raw.dtype not in _PLAIN:
             raise UnsupportedModelError(f"{self.path}: tensor {raw_name!r} has dtype {raw.dtype} and no quantisation")
-        return (_PLAIN[raw.dtype] if len(raw.shape) > 1 else TensorType.F32), raw.shape
+        is_matrix = len(raw.shape) > 1 and not raw_name.endswith("bias")
+        return (_PLAIN[raw.dtype] if is_matrix else TensorType.F32), raw.shape
 
     def _bytes(self, piece: Piece, kind: TensorType) -> npt.NDArray[np.uint8]:
         raw_name, linear = piece

@@ -11,7 +11,7 @@ four eight-bit) values, the first in its lowest bits.
   weight_scale (rows, G); weight_shape; weight_g_idx. Source: compressed-tensors' `pack-quantized`.
 - fp8: weight (rows, cols) in E4M3; one scale a tensor, a row, or a block of rows and columns. Sources:
   compressed-tensors' `float-quantized`, transformers' fine-grained FP8.
-- mxfp4: NAME_blocks (..., G, 16), two values a byte, the first in its low half; NAME_scales (..., G). The module's other
+- mxfp4: NAME_blocks (..., G, 16), two values a byte, the first in its low half; NAME_scales (..., G). Other
   dimensions stay: gpt-oss stacks its experts. Source: OpenAI's gpt-oss checkpoints.
 """
 
@@ -36,8 +36,8 @@ _AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 class QuantizedLinear:
     """One quantised linear, checked but not read: `shape` is (..., rows, cols), `type` what its groups pack into.
 
-    `parts` are the names of the raw tensors it is made of. `read` packs it, (num_bytes,) uint8, the columns in the order
-    of `input_order`, which is the input each column multiplies, (cols,) int32, or None for 0, 1, 2 ...
+    `parts` are the names of the raw tensors it is made of. `read` packs it, (num_bytes,) uint8, the columns in the
+    order of `input_order`, which is the input each column multiplies, (cols,) int32, or None for 0, 1, 2 ...
     """
 
     shape: tuple[int, ...]
