@@ -9,6 +9,7 @@ from twostroke.engine.engine import Engine
 from twostroke.engine.loop import EngineLoop
 from twostroke.engine.request import GenerationParams, Request
 from twostroke.errors import ModelOutputError
+from twostroke.native.batch import Sampling
 from twostroke.native.executor import ExecutorConfig, NativeExecutor
 from twostroke.program.builder import Builder
 
@@ -47,6 +48,17 @@ def test_the_request_ends_with_the_error(params: GenerationParams) -> None:
     assert bad.generated_ids == []
     assert good.error is None
     assert len(good.generated_ids) == 1
+
+
+@pytest.mark.parametrize("sampling", [Sampling(logit_bias=((3, 1e39),)), Sampling(repetition_penalty=1e-300)])
+def test_what_the_request_asked_for_is_named_first(sampling: Sampling) -> None:
+    running = engine()
+    request = Request("r", [1, 2], GenerationParams(max_tokens=4, sampling=sampling))
+    running.submit(request)
+    while running.has_work:
+        running.step()
+    assert isinstance(request.error, ModelOutputError)
+    assert str(request.error).startswith("logits are not finite with this request's logit_bias or penalties")
 
 
 def test_it_is_raised_where_the_answer_is_read() -> None:

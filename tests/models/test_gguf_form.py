@@ -8,8 +8,9 @@ from typing import Any
 import gguf
 import numpy as np
 import pytest
+from tests.golden_families import FOLDER, IN_GGUF
 from tests.models.family_gguf import write_family_gguf
-from tests.models.test_golden import FOLDER, NAMES, SCALINGS, TOLERANCE, golden, logits_of
+from tests.models.test_golden import SCALINGS, TOLERANCE, golden, logits_of
 from tests.native.test_quantized_directories import logits_of as logits_in_float64
 from tests.native.test_quantized_directories import write_gpt_oss, write_llama
 
@@ -29,14 +30,14 @@ def write_form(directory: Path, path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", IN_GGUF)
 def test_a_written_model_gives_what_its_checkpoint_gives(name: str, tmp_path: Path) -> None:
     truth = golden(name)
     model = load_model(write_form(FOLDER / name, tmp_path / "model.gguf"))
     np.testing.assert_allclose(logits_of(model, truth["ids"]), truth["logits"], rtol=0, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", IN_GGUF)
 def test_tensors_are_those_of_a_converter(name: str, tmp_path: Path) -> None:
     """Names, shapes and values, against the format's conventions written down a second time (tests' `family_gguf`)."""
     ours = {t.name: t for t in gguf.GGUFReader(write_form(FOLDER / name, tmp_path / "ours.gguf")).tensors}
@@ -91,3 +92,10 @@ def test_what_the_format_cannot_say_is_refused(fields: dict[str, Any], message: 
     model.source.close()
     with pytest.raises(UnsupportedModelError, match=message):
         gguf_keys(replace(model.config, **fields))
+
+
+def test_a_family_that_gguf_files_are_not_read_of_is_refused() -> None:
+    model = load_model(FOLDER / "cohere2")
+    model.source.close()
+    with pytest.raises(UnsupportedModelError, match=r"architecture 'cohere2' .* not from GGUF"):
+        gguf_keys(model.config)

@@ -19,6 +19,9 @@ from twostroke.program.cost import CostModel
 from twostroke.program.phase import Phase
 
 _NOT_FINITE = "the model's logits are not finite: its weights are damaged, or too large for this precision"
+_CHANGED = (
+    "logits are not finite with this request's logit_bias or penalties: too large, or the model's weights are damaged"
+)
 
 
 @dataclass(slots=True)
@@ -71,7 +74,7 @@ class Scheduler:
                     row = chunk.start + chunk.length - chunk.num_outputs + index
                     self._take_output(request, row, outputs, first + index, progress)
             else:
-                self._end(request, FinishReason.ERROR, progress, ModelOutputError(_NOT_FINITE))
+                self._end(request, FinishReason.ERROR, progress, _not_finite(request))
             if request.error is None:
                 self._offer(request)
                 self._settle(chunk, progress)
@@ -87,7 +90,7 @@ class Scheduler:
             if request.state is State.FINISHED or outputs.token_ids[index] != draft:
                 return
             if not outputs.are_finite(index + 1, 1):
-                self._end(request, FinishReason.ERROR, progress, ModelOutputError(_NOT_FINITE))
+                self._end(request, FinishReason.ERROR, progress, _not_finite(request))
                 return
             request.num_computed += 1
             self._take_output(request, request.num_computed - 1, outputs, index + 1, progress)
@@ -172,3 +175,8 @@ class _Outputs:
         """The `count` most likely (id, log-probability) of an output row."""
         ids = self._result.top_ids[index, :count].tolist()
         return tuple(zip(ids, self._result.top_logprobs[index, :count].tolist(), strict=True))
+
+
+def _not_finite(request: Request) -> ModelOutputError:
+    sampling = request.params.sampling
+    return ModelOutputError(_CHANGED if sampling.logit_bias or sampling.has_penalties else _NOT_FINITE)

@@ -68,14 +68,15 @@ def locate(model: str) -> HubModel:
     except EntryNotFoundError:
         raise ModelNotFoundError(f"{model}: {repository} has no file {file}") from None
     except Exception as error:  # the client's own errors, whose classes depend on its version
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        reason = re.sub(r"^\[Errno -?\d+\] ", "", (str(error).strip() or type(error).__name__).splitlines()[0])
         raise FetchError(f"{model}: the hub cannot be asked: {reason}") from None
 
 
 def _only_model(repository: str) -> HubModel:
     from huggingface_hub import HfApi
 
-    names = HfApi().list_repo_files(repository)
+    siblings = HfApi().model_info(repository).siblings or ()  # one request, so that without a network it fails at once
+    names = [sibling.rfilename for sibling in siblings]
     models = [name for name in names if name.endswith(".gguf") and _first_shard(name) == name]
     if len(models) == 1:
         return _gguf(repository, models[0])
