@@ -32,7 +32,7 @@ def overview() -> str:
 def section(endpoint: Endpoint) -> str:
     """One endpoint's fields, by whether they are supported, and those of the objects in it."""
     lines = [f"## {endpoint.method} {endpoint.path}", ""]
-    for model in models_of(endpoint.body):
+    for model in dict.fromkeys(models_of(endpoint.body)):
         name = "" if model is endpoint.body else f"`{model.__name__}`: "
         for support, heading in HEADINGS.items():
             rows = [row(model, field) for field in model.model_fields if support_of(model, field) == support]
@@ -64,6 +64,7 @@ def row(model: type[BaseModel], name: str) -> str:
         extra: Any = field.json_schema_extra
         accepted = ", ".join(f"`{json.dumps(value)}`" for value in [*extra["x-accepted"], None])
         return f"| `{name}` | {accepted} | {text} |"
+    name = field.alias or name
     schema = model.model_json_schema()["properties"][name]
     needed = "" if not field.is_required() else " Required."
     return f"| `{name}` | {type_of(schema)} | {text}{needed} |"
@@ -71,8 +72,8 @@ def row(model: type[BaseModel], name: str) -> str:
 
 def type_of(schema: dict[str, Any]) -> str:
     """A schema in words: its type and range."""
-    if "anyOf" in schema:
-        kinds = [type_of(inner) for inner in schema["anyOf"] if inner.get("type") != "null"]
+    if options := schema.get("anyOf", schema.get("oneOf")):
+        kinds = [type_of(inner) for inner in options if inner.get("type") != "null"]
         return " or ".join(dict.fromkeys(kinds))
     if "$ref" in schema:
         return "`" + schema["$ref"].rpartition("/")[2] + "`"

@@ -70,9 +70,9 @@ def test_a_body_that_is_wrong_is_a_400(server: RunningServer, data: bytes) -> No
     ("fields", "named"),
     [
         ({"temprature": 1}, "temprature"),
-        ({"tools": [{"type": "function"}]}, "tools"),
+        ({"tools": [{"type": "function"}]}, "tools[0].function"),
         ({"store": True}, "store"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"reasoning_effort": "low"}, "reasoning_effort"),
         ({"include_stop_str_in_output": True}, "include_stop_str_in_output"),
         ({"stream_options": {"x": 1}, "stream": True}, "stream_options.x"),
         ({"messages": [{"role": "user", "content": "x", "mood": "good"}]}, "messages[0].mood"),

@@ -36,6 +36,11 @@ class AnswerText:
         """A stop string is complete: no more text comes."""
         return self._stops.is_stopped
 
+    @property
+    def stop_found(self) -> str | None:
+        """The stop string that ended the text, if one did."""
+        return self._stops.found
+
     def push(self, token: NewToken) -> str:
         """The text that is certain with this token, often empty. After a stop string tokens are of no account."""
         if self._stops.is_stopped:

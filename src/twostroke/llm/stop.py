@@ -14,6 +14,8 @@ class StopStrings:
         self._stops = tuple(stops)
         self._held = ""
         self.is_stopped = False
+        self.found: str | None = None
+        """The stop string that ended the text."""
 
     def push(self, piece: str) -> str:
         """The text that is now certain to be before any stop string; sets `is_stopped` where one is complete."""
@@ -21,7 +23,9 @@ class StopStrings:
         found = [(start + len(stop), start) for stop in self._stops if (start := text.find(stop)) >= 0]
         if found:
             self.is_stopped, self._held = True, ""
-            return text[: min(found)[1]]
+            end, start = min(found)
+            self.found = text[start:end]
+            return text[:start]
         keep = self._num_held(text)
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep]

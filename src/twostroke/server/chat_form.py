@@ -8,7 +8,9 @@ from twostroke.server.errors import ApiError
 from twostroke.server.head import Head
 from twostroke.server.job import Delta
 from twostroke.server.logprobs import TokenNames, chat_logprobs
+from twostroke.server.message import AssistantMessage
 from twostroke.server.wire import DONE, event, text_of
+from twostroke.text.answer.events import AnswerEvent, CallArguments, CallStarted, Content, Reasoning
 
 
 class ChatForm:
@@ -21,7 +23,7 @@ class ChatForm:
         self._prefix = head.chunk_prefix("chat.completion.chunk")
         self._suffix = ',"usage":null}\n\n' if head.include_usage else "}\n\n"
         self._begun: set[int] = set()
-        self._texts: dict[int, list[str]] = {index: [] for index in range(head.num_choices)}
+        self._messages = {index: AssistantMessage() for index in range(head.num_choices)}
         self._tokens: dict[int, list[PlacedToken]] = {index: [] for index in range(head.num_choices)}
         self._reasons: dict[int, str] = {}
 
@@ -42,7 +44,7 @@ class ChatForm:
 
     def keep(self, deltas: Sequence[Delta]) -> None:
         for delta in deltas:
-            self._texts[delta.index].append(delta.text)
+            self._messages[delta.index].add(delta.events)
             self._tokens[delta.index] += delta.tokens
             if delta.reason is not None:
                 self._reasons[delta.index] = delta.reason
@@ -52,7 +54,7 @@ class ChatForm:
         return self._head.body("chat.completion", choices)
 
     def _choice(self, index: int) -> dict[str, Any]:
-        message = {"role": "assistant", "content": "".join(self._texts[index]), "refusal": None}
+        message = self._messages[index].chat_fields()
         logprobs = chat_logprobs(self._names, self._tokens[index]) if self._has_logprobs else None
         return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": self._reasons[index]}
 
@@ -62,9 +64,13 @@ class ChatForm:
         if delta.index not in self._begun:
             self._begun.add(delta.index)
             chunks = self._chunk(delta.index, '{"role":"assistant","content":""}', "null", "null")
-        if delta.text or delta.tokens:
-            logprobs = text_of(chat_logprobs(self._names, delta.tokens)) if self._has_logprobs else "null"
-            chunks += self._chunk(delta.index, f'{{"content":{text_of(delta.text)}}}', logprobs, "null")
+        parts = [part for event in delta.events if (part := _part(event))]
+        if delta.tokens and not parts:
+            parts = ['{"content":""}']
+        for number, part in enumerate(parts):
+            has_logprobs = self._has_logprobs and not number  # with the first, all that came together
+            logprobs = text_of(chat_logprobs(self._names, delta.tokens)) if has_logprobs else "null"
+            chunks += self._chunk(delta.index, part, logprobs, "null")
         if delta.reason is not None:
             chunks += self._chunk(delta.index, "{}", "null", f'"{delta.reason}"')
         return chunks
@@ -74,3 +80,20 @@ class ChatForm:
             f'{self._prefix}{{"index":{index},"delta":{delta},"logprobs":{logprobs},"finish_reason":{reason}}}]'
             f"{self._suffix}"
         )
+
+
+def _part(event: AnswerEvent) -> str:
+    """What a chunk's delta says of an event, in JSON; nothing for a call's end."""
+    if isinstance(event, Content):
+        return f'{{"content":{text_of(event.text)}}}'
+    if isinstance(event, Reasoning):
+        return f'{{"reasoning_content":{text_of(event.text)}}}'
+    call: dict[str, Any]
+    if isinstance(event, CallStarted):
+        function = {"name": event.name, "arguments": ""}
+        call = {"index": event.index, "id": event.id, "type": "function", "function": function}
+    elif isinstance(event, CallArguments):
+        call = {"index": event.index, "function": {"arguments": event.text}}
+    else:
+        return ""
+    return text_of({"tool_calls": [call]})

@@ -15,7 +15,7 @@ async def answer_completion(service: Service, request: Request) -> Answer | Resp
     """Prompts' continuations, streamed or whole."""
     body = await service.read(request, CompletionRequest)
     check_stream(body)
-    prepared = await service.prepare(lambda: prepare_completion(service.llm, body))
+    prepared = await service.prepare(lambda: prepare_completion(service.llm, service.dialect, body))
     head = service.head("cmpl", body.model, prepared, request, usage=includes_usage(body))
     form = CompletionForm(head, service.llm.tokenizer, num_logprobs=body.logprobs, echo=bool(body.echo))
     return service.answer(request, prepared, form, stream=bool(body.stream), progress=bool(body.return_progress))

@@ -13,7 +13,8 @@ from twostroke.engine.request import Request as EngineRequest
 from twostroke.errors import InvalidRequestError
 from twostroke.llm.embedding import PooledRows, Vector
 from twostroke.server.answer import ClientGone
-from twostroke.server.prepare import PromptInput, prompt_inputs
+from twostroke.server.prepare import prompt_inputs
+from twostroke.server.prepared import PromptInput
 from twostroke.server.protocol.embeddings import EmbeddingRequest
 from twostroke.server.service import Service
 from twostroke.server.wire import json_bytes

@@ -35,12 +35,26 @@ class ApiError(Exception):
         message = self.message if len(self.message) <= _MAX_MESSAGE else f"{self.message[:_MAX_MESSAGE]}…"
         return {"error": {"message": message, "type": self.type, "param": self.param, "code": self.code}}
 
-    def data(self) -> bytes:
-        """The body in JSON, in ASCII: a message may quote text that is not Unicode."""
-        return json.dumps(self.body()).encode("ascii")
+    def messages_body(self) -> dict[str, Any]:
+        """The error as Anthropic's API has it, for /v1/messages."""
+        kind = _MESSAGES_TYPES.get(self.status, "api_error" if self.status >= 500 else "invalid_request_error")
+        return {"type": "error", "error": {"type": kind, "message": self.body()["error"]["message"]}}
+
+    def data(self, path: str = "") -> bytes:
+        """The body in JSON, in the form of that path's API. In ASCII: a message may quote text that is not Unicode."""
+        body = self.messages_body() if path.startswith("/v1/messages") else self.body()
+        return json.dumps(body).encode("ascii")
 
 
 _TYPES = {401: "authentication_error", 429: "rate_limit_error"}
+_MESSAGES_TYPES = {
+    401: "authentication_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
 _CODES: dict[type[TwostrokeError], str | None] = {
     ContextLengthError: "context_length_exceeded",
     NotEnoughMemoryError: "kv_pool_exceeded",

@@ -51,7 +51,7 @@ class Gate:
             self._report(error, passage)
             if passage.status:
                 raise  # the server closes the connection, and so the client knows
-            await _send_error(passage.send, api_error(error))
+            await _send_error(passage.send, api_error(error), scope["path"])
         finally:
             self._answered(scope["path"], passage.status)
             passage.log()
@@ -106,8 +106,8 @@ class _Passage:
         _log.info("request", extra=facts)
 
 
-async def _send_error(send: Send, error: ApiError) -> None:
-    data = error.data()
+async def _send_error(send: Send, error: ApiError, path: str) -> None:
+    data = error.data(path)
     given = headers({"content-type": "application/json", "content-length": str(len(data)), **error.headers})
     await send({"type": "http.response.start", "status": error.status, "headers": given})
     await send({"type": "http.response.body", "body": data})

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from twostroke.roofline.hardware import HardwareSpec
-from twostroke.server.prepare import Prepared
+from twostroke.server.prepared import Prepared
 from twostroke.server.timings import Usage, timings
 from twostroke.server.wire import event, text_of
 

@@ -1,4 +1,4 @@
-"""Job: the engine requests of one HTTP request, run together. Owns the way from their events to deltas of text.
+"""Job: the engine requests of one HTTP request, run together. Owns the way from their events to deltas.
 
 Events come as calls; whoever answers awaits `next`. What came meanwhile is one delta a choice, however many tokens it
 has: a reader that is slow gets fewer and longer ones, and holds up nobody.
@@ -15,8 +15,10 @@ from twostroke.engine.ledger import RequestSummary
 from twostroke.engine.request import FinishReason, Request
 from twostroke.llm.answer_text import AnswerText, PlacedToken
 from twostroke.llm.serving import Serving
+from twostroke.server.parsed_answer import ParsedAnswer
+from twostroke.text.answer.events import AnswerEvent, Content, merged
 
-Reason = Literal["stop", "length", "cancelled"]
+Reason = Literal["stop", "length", "tool_calls", "cancelled"]
 
 
 @dataclass(slots=True)
@@ -27,25 +29,30 @@ class Delta:
     """
 
     index: int
-    text: str = ""
+    events: list[AnswerEvent] = field(default_factory=list)
     tokens: list[PlacedToken] = field(default_factory=list)
     reason: Reason | None = None
+
+    @property
+    def text(self) -> str:
+        """The content that is new."""
+        return "".join(event.text for event in self.events if isinstance(event, Content))
 
 
 class Choice:
     """One answer: an engine request, and its text so far."""
 
-    def __init__(self, index: int, request: Request, answer: AnswerText) -> None:
+    def __init__(self, index: int, request: Request, answer: AnswerText | ParsedAnswer) -> None:
         self.index = index
         self.request = request
         self.answer = answer
         self.summary: RequestSummary | None = None
         self._wants_tokens = request.params.sampling.num_logprobs >= 0
-        self._pieces: list[str] = []
+        self._events: list[AnswerEvent] = []
 
     @property
     def has_news(self) -> bool:
-        return bool(self._pieces) or self.summary is not None
+        return bool(self._events) or self.summary is not None
 
     @property
     def completion_tokens(self) -> int:
@@ -57,31 +64,38 @@ class Choice:
         return self.summary.cached_tokens if self.summary is not None else 0
 
     @property
+    def reasoning_tokens(self) -> int:
+        """Those of the answer's tokens that the model thought with."""
+        return self.answer.num_reasoning if isinstance(self.answer, ParsedAnswer) else 0
+
+    @property
     def reason(self) -> Reason:
         """Why it ended, once it has."""
         if self.answer.is_stopped or self.request.finish_reason is FinishReason.STOP:
-            return "stop"
+            has_calls = isinstance(self.answer, ParsedAnswer) and self.answer.num_calls
+            return "tool_calls" if has_calls else "stop"
         return "length" if self.request.finish_reason is FinishReason.LENGTH else "cancelled"
 
     def take(self, event: Event) -> bool:
         """Takes an event; whether there is news for the reader."""
         if isinstance(event, NewToken):
-            piece = self.answer.push(event)
+            new = self.answer.push(event)
         elif isinstance(event, Finished):
-            piece = self.answer.flush()
+            new = self.answer.flush()
             self.summary = event.summary
         else:
             return False
-        if piece:
-            self._pieces.append(piece)
-        return bool(piece) or self.summary is not None
+        if isinstance(new, str):
+            new = [Content(new)] if new else []
+        self._events += new
+        return bool(new) or self.summary is not None
 
     def delta(self) -> Delta:
         """What is new since the last call."""
-        text, self._pieces = "".join(self._pieces), []
+        events, self._events = merged(self._events), []
         is_over = self.summary is not None
         tokens = self.answer.take_placed(is_over) if self._wants_tokens else []
-        return Delta(self.index, text, tokens, self.reason if is_over else None)
+        return Delta(self.index, events, tokens, self.reason if is_over else None)
 
 
 class Job:

@@ -5,62 +5,77 @@ Runs in a worker's thread: rendering and tokenising take time. Raises TwostrokeE
 
 import secrets
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from twostroke.errors import InvalidRequestError
 from twostroke.llm.answer_text import AnswerText
 from twostroke.llm.config import SamplingParams
 from twostroke.llm.llm import LLM
+from twostroke.server.conversation import Conversation
+from twostroke.server.dialect import Dialect
+from twostroke.server.formats import asked_grammar
 from twostroke.server.job import Choice
+from twostroke.server.prepared import Prepared, PromptInput
 from twostroke.server.protocol.chat import ChatMessage, ChatRequest
 from twostroke.server.protocol.completions import DEFAULT_MAX_TOKENS, CompletionRequest
 from twostroke.server.protocol.sampling import SamplingRequest
+from twostroke.server.tool_use import ToolUse
+from twostroke.text.tools.tool import Tool
 
 
-@dataclass(frozen=True, slots=True)
-class PromptInput:
-    """Token ids of one prompt, and its text where there is one."""
-
-    ids: Sequence[int]
-    text: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """What to run: for each prompt its choices, one after the other. `seed` repeats all of it."""
-
-    prompts: tuple[PromptInput, ...]
-    choices: tuple[Choice, ...]
-    seed: int
-    choices_a_prompt: int = field(default=1)
-
-    def prompt_of(self, index: int) -> PromptInput:
-        """The prompt of a choice."""
-        return self.prompts[index // self.choices_a_prompt]
-
-
-def prepare_chat(llm: LLM, body: ChatRequest) -> Prepared:
-    """A chat's prompt and its choices."""
+def conversation_of(body: ChatRequest) -> Conversation:
+    """A chat as it is to be answered."""
     if body.top_logprobs is not None and not body.logprobs:
         raise InvalidRequestError("top_logprobs needs logprobs: true")
-    prompt = llm.render(messages_of(body.messages), **render_options(body))
     asked = body.max_completion_tokens
     params = sampling_params(
         body,
         max_tokens=body.max_tokens if asked is None else asked,
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,
     )
-    return _prepared(llm, [PromptInput(prompt.ids)], params, body)
+    return Conversation(
+        messages_of(body.messages),
+        params,
+        use=tool_use(body),
+        grammar=asked_grammar(body),
+        options=render_options(body),
+        count=body.n or 1,
+        salt=body.cache_salt or "",
+    )
 
 
-def prepare_completion(llm: LLM, body: CompletionRequest) -> Prepared:
+def tool_use(body: ChatRequest) -> ToolUse:
+    """The tools of a chat. Raises InvalidRequestError where its fields contradict each other."""
+    tools = [
+        Tool(
+            own.function.name,
+            own.function.parameters or {},
+            f"tools[{index}].function.parameters",
+            own.function.description or "",
+            bool(own.function.strict),
+        )
+        for index, own in enumerate(body.tools or ())
+    ]
+    choice = body.tool_choice
+    named = None if choice is None or isinstance(choice, str) else choice.function.name
+    return ToolUse.of(
+        tools, choice if isinstance(choice, str) else None, named=named, parallel=body.parallel_tool_calls
+    )
+
+
+def prepare_completion(llm: LLM, dialect: Dialect, body: CompletionRequest) -> Prepared:
     """A completion's prompts and their choices, each with its index: prompt after prompt."""
     max_tokens = DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens
     params = sampling_params(body, max_tokens=max_tokens, logprobs=body.logprobs)
     add_special = body.add_special_tokens is not False
     prompts = list(prompt_inputs(llm, body.prompt, add_special))
-    return _prepared(llm, prompts, params, body, echo=bool(body.echo))
+    grammar = asked_grammar(body)
+    prepared = _prepared(llm, prompts, params, body, echo=bool(body.echo))
+    for choice in prepared.choices:
+        if grammar is not None:
+            choice.request.constraint = dialect.constraint(grammar)
+        llm.running.engine.prepare(choice.request)
+    return prepared
 
 
 def sampling_params(body: SamplingRequest, *, max_tokens: int | None, logprobs: int | None) -> SamplingParams:
@@ -117,7 +132,7 @@ def prompt_inputs(llm: LLM, given: Any, add_special: bool) -> Iterable[PromptInp
 
 
 def _prepared(
-    llm: LLM, prompts: Sequence[PromptInput], params: SamplingParams, body: SamplingRequest, *, echo: bool = False
+    llm: LLM, prompts: Sequence[PromptInput], params: SamplingParams, body: SamplingRequest, *, echo: bool
 ) -> Prepared:
     count = body.n or 1
     choices: list[Choice] = []
@@ -126,7 +141,6 @@ def _prepared(
         for number in range(count):
             request = llm.request(prompt.ids, params, choice=number, prompt_logprobs=scored)
             request.cache_salt = body.cache_salt or ""
-            llm.running.engine.prepare(request)
             answer = AnswerText(llm.tokenizer, params.stop, continues=echo)
             choices.append(Choice(len(choices), request, answer))
     return Prepared(tuple(prompts), tuple(choices), params.seed or 0, count)

@@ -9,11 +9,15 @@ from starlette.requests import Request
 from twostroke.server.chat import answer_chat
 from twostroke.server.completions import answer_completion
 from twostroke.server.embeddings import answer_embeddings
+from twostroke.server.messages import answer_count, answer_message
 from twostroke.server.protocol.chat import ChatRequest
 from twostroke.server.protocol.completions import CompletionRequest
 from twostroke.server.protocol.embeddings import EmbeddingRequest
 from twostroke.server.protocol.fields import RequestModel
+from twostroke.server.protocol.messages import CountRequest, MessagesRequest
+from twostroke.server.protocol.responses import ResponsesRequest
 from twostroke.server.protocol.tokenize import DetokenizeRequest, TokenizeRequest
+from twostroke.server.responses import answer_response
 from twostroke.server.service import Service
 from twostroke.server.status import answer_health, answer_metrics, answer_model, answer_models, answer_ready
 from twostroke.server.tokens import answer_detokenize, answer_tokenize
@@ -35,6 +39,9 @@ class Endpoint:
 ENDPOINTS = (
     Endpoint("POST", "/v1/chat/completions", answer_chat, "Answer a chat.", ChatRequest),
     Endpoint("POST", "/v1/completions", answer_completion, "Continue prompts.", CompletionRequest),
+    Endpoint("POST", "/v1/responses", answer_response, "Answer text or items.", ResponsesRequest),
+    Endpoint("POST", "/v1/messages", answer_message, "Answer a chat, in Anthropic's form.", MessagesRequest),
+    Endpoint("POST", "/v1/messages/count_tokens", answer_count, "Count a chat's tokens.", CountRequest),
     Endpoint("POST", "/v1/embeddings", answer_embeddings, "Embed texts.", EmbeddingRequest),
     Endpoint("GET", "/v1/models", answer_models, "The names that the model is served under."),
     Endpoint("GET", "/v1/models/{name:path}", answer_model, "One of them."),

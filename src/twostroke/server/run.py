@@ -18,6 +18,7 @@ from twostroke.roofline.hardware import HardwareSpec
 from twostroke.server.app import build_app
 from twostroke.server.auth import Keys
 from twostroke.server.config import ServerConfig
+from twostroke.server.dialect import Dialect
 from twostroke.server.lifecycle import Lifecycle
 from twostroke.server.limits import Admission
 from twostroke.server.metrics import Metrics
@@ -35,8 +36,11 @@ def make_service(
 ) -> Service:
     """What an application needs, in a running event loop. The engine's thread runs until `serving.stop`."""
     engine = llm.running.engine
+    dialect = Dialect(llm)
+    dialect.prepare()
     return Service(
         serving=Serving(llm, asyncio.get_running_loop()),
+        dialect=dialect,
         config=config,
         names=names,
         lifecycle=Lifecycle(),

@@ -14,6 +14,7 @@ from twostroke.llm.serving import Serving
 from twostroke.roofline.hardware import HardwareSpec
 from twostroke.server.answer import Answer, Patience
 from twostroke.server.config import ServerConfig
+from twostroke.server.dialect import Dialect
 from twostroke.server.errors import ApiError, api_error, unknown_model
 from twostroke.server.form import Form
 from twostroke.server.head import Head
@@ -22,7 +23,7 @@ from twostroke.server.lifecycle import Lifecycle
 from twostroke.server.limits import Admission
 from twostroke.server.metrics import Metrics
 from twostroke.server.parse import Parsed, parse
-from twostroke.server.prepare import Prepared
+from twostroke.server.prepared import Prepared
 from twostroke.server.protocol.fields import RequestModel
 from twostroke.server.workers import Workers
 
@@ -36,6 +37,7 @@ class Service:
     """One model served. `hardware` is None where roofs are not known. Belongs to the event loop's thread."""
 
     serving: Serving
+    dialect: Dialect
     config: ServerConfig
     names: tuple[str, ...]
     lifecycle: Lifecycle

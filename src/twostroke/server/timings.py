@@ -17,6 +17,7 @@ class Usage:
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
+    reasoning_tokens: int = 0
 
     @classmethod
     def of(cls, choices: Sequence[Choice], choices_a_prompt: int) -> "Usage":
@@ -25,6 +26,7 @@ class Usage:
             sum(choice.request.num_prompt for choice in first),
             sum(choice.completion_tokens for choice in choices),
             sum(choice.cached_tokens for choice in first),
+            sum(choice.reasoning_tokens for choice in choices),
         )
 
     def fields(self) -> dict[str, Any]:
@@ -34,6 +36,7 @@ class Usage:
             "completion_tokens": self.completion_tokens,
             "total_tokens": self.prompt_tokens + self.completion_tokens,
             "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
+            "completion_tokens_details": {"reasoning_tokens": self.reasoning_tokens},
         }
 
 

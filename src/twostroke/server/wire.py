@@ -25,6 +25,11 @@ def event(data: str) -> bytes:
     return f"data: {data}\n\n".encode()
 
 
+def named_event(name: str, data: Any) -> bytes:
+    """One event under a name, whose data is a value in JSON."""
+    return f"event: {name}\ndata: {text_of(data)}\n\n".encode()
+
+
 def headers(values: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     """Headers as ASGI has them."""
     return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in values.items()]

@@ -44,6 +44,11 @@ class AnswerReader:
         reader = self._harmony or self._calls
         return 0 if reader is None else reader.num_calls
 
+    @property
+    def is_reasoning(self) -> bool:
+        """What comes next is reasoning, unless it ends that."""
+        return self._harmony.is_reasoning if self._harmony is not None else self._splitter.is_reasoning
+
     def push(self, token_id: int) -> list[AnswerEvent]:
         """What is certain with one more id. Raises InvalidRequestError for an id outside the vocabulary."""
         return self._read(self._text.push(token_id))

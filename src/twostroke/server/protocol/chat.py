@@ -14,6 +14,7 @@ from twostroke.server.protocol.fields import (
     supported,
 )
 from twostroke.server.protocol.sampling import SamplingRequest
+from twostroke.server.protocol.tools import MAX_TOOLS, Choice, EarlierCall, Tools
 
 
 class TextPart(RequestModel):
@@ -32,7 +33,9 @@ class ChatMessage(RequestModel):
     content: str | list[TextPart] | None = supported(None, "Text, or parts of text.")
     name: str | None = supported(None, "Given to the chat template.", max_length=MAX_NAME)
     reasoning_content: str | None = supported(None, "Earlier reasoning, where the template shows it.")
-    tool_calls: list[dict[str, Any]] | None = supported(None, "Calls in an earlier answer, for the template.")
+    tool_calls: Annotated[list[EarlierCall], Field(max_length=MAX_TOOLS)] | None = supported(
+        None, "Calls in an earlier answer, for the template."
+    )
     tool_call_id: str | None = supported(None, "Of a tool's result, for the template.", max_length=MAX_NAME)
     refusal: str | None = no_effect("Answers carry it as null.")
     annotations: list[Any] | None = refused("Citations of web pages.")
@@ -53,12 +56,13 @@ class ChatRequest(SamplingRequest):
     add_generation_prompt: bool | None = supported(None, "Open the assistant's turn; the default.")
     continue_final_message: bool | None = supported(None, "Go on with the last message instead of a new one.")
     chat_template_kwargs: dict[str, Any] | None = supported(None, "Variables for the chat template.")
-    tools: list[Any] | None = refused("Functions that the model may call.")
-    tool_choice: Any = refused("Which function to call.", "none", "auto")
-    parallel_tool_calls: bool | None = no_effect("Without tools there are no calls.")
+    tools: Tools | None = supported(None, "Functions that the model may call.")
+    tool_choice: Choice | None = supported(
+        None, "`auto`, the default; `none`; `required`, at least one call; or a function to be called."
+    )
+    parallel_tool_calls: bool | None = supported(None, "False: one call at most. True is the default.")
     functions: list[Any] | None = refused("The older form of `tools`.")
     function_call: Any = refused("The older form of `tool_choice`.", "none", "auto")
-    response_format: dict[str, Any] | None = refused("Answers in JSON or by a schema.", {"type": "text"})
     reasoning_effort: str | None = refused("How long to reason.")
     verbosity: str | None = refused("How long to answer.")
     modalities: list[Any] | None = refused("Answers other than text.", ["text"])

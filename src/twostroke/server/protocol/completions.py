@@ -1,6 +1,6 @@
 """Bodies of /v1/completions."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -30,4 +30,3 @@ class CompletionRequest(SamplingRequest):
     add_special_tokens: bool | None = supported(None, "Begin texts with the model's BOS, if it wants one; the default.")
     suffix: str | None = refused("Text after the completion.", "")
     best_of: int | None = refused("Several answers of which the likeliest is given.", 1)
-    response_format: dict[str, Any] | None = refused("Answers in JSON or by a schema.", {"type": "text"})

@@ -1,6 +1,6 @@
 """Fields that every generating endpoint has: how tokens are drawn, where the answer ends, how it is delivered."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -15,6 +15,7 @@ from twostroke.server.protocol.fields import (
     refused,
     supported,
 )
+from twostroke.server.protocol.formats import Choices, ResponseFormat
 
 StopText = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
 Name = Annotated[str, Field(max_length=MAX_NAME)]
@@ -56,5 +57,12 @@ class SamplingRequest(RequestModel):
     cache_salt: str | None = supported(
         None, "Share cached prompts only with requests of the same salt.", max_length=MAX_NAME
     )
+    response_format: ResponseFormat | None = supported(None, "The answer is text, a JSON object, or JSON by a schema.")
+    regex: str | None = supported(None, "The answer matches this regular expression as a whole (Rust's regex syntax).")
+    grammar: str | None = supported(None, "The answer is of this grammar, in llguidance's dialect of Lark.")
+    guided_json: dict[str, Any] | None = supported(None, "A JSON schema; another name of `response_format`'s.")
+    guided_regex: str | None = supported(None, "Another name of `regex`.")
+    guided_grammar: str | None = supported(None, "Another name of `grammar`.")
+    guided_choice: Choices | None = supported(None, "The answer is one of these texts.")
     user: str | None = no_effect("A label for the caller's own use.", max_length=MAX_NAME)
     include_stop_str_in_output: bool | None = refused("Keep the stop text in the answer.", False)

@@ -26,6 +26,11 @@ class HarmonyReader:
         self._has_started = False
         self.num_calls = 0
 
+    @property
+    def is_reasoning(self) -> bool:
+        """Within a message on the analysis channel."""
+        return self._channel == "reasoning"
+
     def push(self, piece: Piece) -> list[AnswerEvent]:
         if isinstance(piece, str):
             return self._push_text(piece)

@@ -48,6 +48,11 @@ class ReasoningSplitter:
         self._blanks = ""
         self._has_thought = False
 
+    @property
+    def is_reasoning(self) -> bool:
+        """Within the tags."""
+        return self._place == "inside"
+
     def push(self, piece: Piece) -> list[tuple[Channel, Piece]]:
         if self._place == "content" or self._tags is None:
             return [("content", piece)]
