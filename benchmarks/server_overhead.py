@@ -19,7 +19,7 @@ from twostroke.engine.account import PhaseTotals
 from twostroke.program.phase import Phase
 from twostroke.server.auth import Keys
 from twostroke.server.config import ServerConfig
-from twostroke.server.run import Server, address_of, listen, make_service
+from twostroke.server.run import Server, address_of, bind, make_service
 
 
 def main() -> None:
@@ -35,11 +35,12 @@ def main() -> None:
 async def measure(llm: LLM, streams: int, tokens: int) -> dict[str, Any]:
     """Serves in this process while another one reads; the second of two rounds counts."""
     config = ServerConfig(port=0)
-    listening = listen(config)
+    bound = bind(config)
+    bound.listen()
     service = make_service(llm, config, ("m",))
     server = Server(service, Keys(), config)
-    serving = asyncio.create_task(server.serve(sockets=[listening]))
-    port = int(address_of(listening).rpartition(":")[2])
+    serving = asyncio.create_task(server.serve(sockets=[bound]))
+    port = int(address_of(bound).rpartition(":")[2])
     for _ in range(2):
         before, cpu = both(llm), time.thread_time()
         context = multiprocessing.get_context("spawn")

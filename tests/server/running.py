@@ -13,7 +13,7 @@ from twostroke import LLM
 from twostroke.engine.engine import Engine
 from twostroke.server.auth import Keys
 from twostroke.server.config import ServerConfig
-from twostroke.server.run import Server, address_of, listen, make_service
+from twostroke.server.run import Server, address_of, bind, make_service
 from twostroke.server.service import Service
 
 NAME = "tiny"
@@ -77,13 +77,14 @@ class RunningServer:
 
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
-        listening = listen(self.config)
-        self.url = address_of(listening)
+        bound = bind(self.config)
+        bound.listen()
+        self.url = address_of(bound)
         self.service = make_service(self.llm, self.config, (NAME, "other name"))
         self.server = Server(self.service, self._keys, self.config)
         self._started.set()
         try:
-            await self.server.serve(sockets=[listening])
+            await self.server.serve(sockets=[bound])
         finally:
             self.service.workers.close()
             self.service.serving.stop()

@@ -15,6 +15,7 @@ from twostroke.weights.aliases import DEFAULT_MODEL
 if TYPE_CHECKING:
     from twostroke.llm.llm import LLM
     from twostroke.roofline.hardware import HardwareSpec
+    from twostroke.server.service import Service
 
 LOADING = (
     *("context", "threads", "kv", "weights", "mlock", "isa", "max_step_tokens"),
@@ -43,21 +44,26 @@ def command(model: str, max_batch: int, probe: bool, **flags: Any) -> None:
     import asyncio
 
     from twostroke.cli.loading import load
+    from twostroke.server.auth import Keys
     from twostroke.server.logs import set_up_logs
-    from twostroke.server.run import serve
+    from twostroke.server.run import address_of, bind, make_service, serve
 
     loading = {name: flags.pop(name) for name in LOADING}
     config = ServerConfig(**flags)
+    keys = Keys.from_file(config.api_key_file) if config.api_key_file else Keys()
     set_up_logs(config.log_format)
-    with load(model, max_batch=max_batch, **loading) as llm:
+    with bind(config) as bound, load(model, max_batch=max_batch, **loading) as llm:
         hardware = _roofs(llm) if probe else None
         names = config.served_model_name or (_name(model),)
 
-        def started(address: str) -> None:
-            for line in _about(llm, names, address):
+        def make() -> "Service":
+            return make_service(llm, config, names, hardware)
+
+        def started() -> None:
+            for line in _about(llm, names, address_of(bound)):
                 click.echo(line, err=True)
 
-        asyncio.run(serve(llm, config, names, hardware, started))
+        asyncio.run(serve(make, keys, config, bound, started))
 
 
 def _name(model: str) -> str:

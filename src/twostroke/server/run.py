@@ -26,6 +26,7 @@ from twostroke.server.service import Service
 from twostroke.server.workers import Workers
 
 _SWITCH_S = 0.0005  # the engine's thread waits no longer than this for the interpreter, between two steps
+_BACKLOG = 1024
 _SEND_BUFFER = 128 * 1024  # what the system keeps for a reader that is slow
 _LAST_WORDS_S = 2  # for the end of streams that were cut
 _log = logging.getLogger("twostroke.server")
@@ -53,8 +54,8 @@ def make_service(
     )
 
 
-def listen(config: ServerConfig) -> socket.socket:
-    """A socket that listens. Raises ConfigError where the address cannot be had."""
+def bind(config: ServerConfig) -> socket.socket:
+    """A socket that has its address and does not listen yet. Raises ConfigError where it cannot be had."""
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     try:
         found = socket.socket(family, socket.SOCK_STREAM)
@@ -63,36 +64,30 @@ def listen(config: ServerConfig) -> socket.socket:
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # of a connection that is to be closed, its reader gone
             found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(config.stall_timeout * 1000))
         found.bind((config.host, config.port))
-        found.listen(1024)
     except OSError as error:
         raise ConfigError(f"cannot listen on {config.host}:{config.port}: {error.strerror or error}") from None
     return found
 
 
 async def serve(
-    llm: LLM,
-    config: ServerConfig,
-    names: tuple[str, ...],
-    hardware: HardwareSpec | None,
-    started: Callable[[str], None],
+    make: Callable[[], Service], keys: Keys, config: ServerConfig, bound: socket.socket, started: Callable[[], None]
 ) -> None:
-    """Serves until a signal has it end; `started` is told the address. Raises ConfigError before it listens."""
-    keys = Keys.from_file(config.api_key_file) if config.api_key_file else Keys()
-    listening = listen(config)
+    """Serves what `make` makes until a signal has it end; `started` is called once it listens."""
     sys.setswitchinterval(_SWITCH_S)
-    service = make_service(llm, config, names, hardware)
+    service = make()
     try:
         server = Server(service, keys, config)
-        started(address_of(listening))
-        await server.serve(sockets=[listening])
+        bound.listen(_BACKLOG)
+        started()
+        await server.serve(sockets=[bound])
     finally:
         service.workers.close()
         service.serving.stop()
 
 
-def address_of(listening: socket.socket) -> str:
+def address_of(bound: socket.socket) -> str:
     """Its URL."""
-    host, port = listening.getsockname()[:2]
+    host, port = bound.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
