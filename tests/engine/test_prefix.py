@@ -97,14 +97,42 @@ def test_rows_whose_outputs_are_wanted_are_computed(cached, make_bench, make_req
 
 
 def test_prompts_that_run_together_end_in_one_copy(cached, make_request) -> None:
-    """Computed at once, nobody could reuse; as they become known as equal, one block stays."""
+    """Computed at once, nobody could reuse; as blocks become known as equal, one stays."""
     bench = cached()
-    for _ in range(3):
-        bench.engine.submit(make_request(SHARED, 20))
+    for token in range(3):
+        bench.engine.submit(make_request([*SHARED[:33], *[token] * 66], 20))  # 2 of 6 full blocks alike
     bench.step()
-    assert bench.engine.cache.pools[0].num_free == 256 - 6 - 3
+    assert rows(bench, Phase.PREFILL) == 3 * 99
+    assert bench.engine.cache.pools[0].num_free == 256 - 2 - 3 * 5
     bench.run()
-    assert len({tuple(answer.ids) for answer in bench.answers.values()}) == 1
+
+
+def test_equal_prompts_at_once_are_computed_once(cached, make_bench, make_request) -> None:
+    """As the choices of one prompt are: the others wait for the first, chunk by chunk, and lose no step by it."""
+    bench = cached(max_chunk_tokens=32)
+    requests = [make_request(SHARED, 20, temperature=1.0, seed=1, choice=i) for i in range(4)]
+    answers = bench.run(*requests)
+    assert rows(bench, Phase.PREFILL) == 100 + 3 * 4 and [r.num_cached for r in requests] == [0, 96, 96, 96]
+    for choice, answer in enumerate(answers):
+        alone = make_request(SHARED, 20, temperature=1.0, seed=1, choice=choice)
+        assert answer.ids == make_bench().run(alone)[0].ids
+
+
+def test_who_waits_for_a_common_beginning_is_not_lost_with_it(cached, make_request) -> None:
+    """The one that computes it is cancelled, or fails."""
+    for end in ("cancel", "fail"):
+        bench = cached(max_chunk_tokens=32)
+        first, second = make_request(SHARED, 5), make_request(SHARED, 5)
+        bench.engine.submit(first)
+        bench.engine.submit(second)
+        bench.step()
+        if end == "cancel":
+            bench.engine.cancel(first)
+        else:
+            bench.executor.fails_at = len(bench.executor.batches)
+        bench.run()
+        assert first.finish_reason in (FinishReason.CANCELLED, FinishReason.ERROR)
+        assert second.finish_reason is FinishReason.LENGTH and second.num_cached == 32
 
 
 def test_the_oldest_go_first_and_the_end_of_a_chain_before_its_beginning(cached, make_request) -> None:

@@ -40,9 +40,10 @@ class Allowance:
     def _within_time(self, request: Request, most: int) -> int:
         """Rows that the FLOPs left pay for, `most` at most, up to the end of a block or of what is known."""
         start = request.num_computed
-        rows = most
+        rows, phase = most, request.next_phase
         for _ in range(2):  # later rows see more keys and cost more: the second time is for what they add
-            rows = min(rows, int(rows * max(0.0, self._flops) / self._cost.step((ChunkShape(start, rows, 0),)).flops))
+            flops = self._cost.step((ChunkShape(start, rows, 0, phase=phase),)).flops
+            rows = min(rows, int(rows * max(0.0, self._flops) / flops))
             if not rows:
                 break
         if rows >= request.num_tokens - start:

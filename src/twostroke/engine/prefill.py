@@ -1,11 +1,14 @@
 """Prefill policy: admission by free blocks, and chunks of what is known but not computed under the step's budget."""
 
 import logging
+from collections.abc import Sequence
+from itertools import takewhile
 
 from twostroke.engine.allowance import Allowance
 from twostroke.engine.plan import Chunk
 from twostroke.engine.queues import Queues
 from twostroke.engine.request import Request
+from twostroke.kvcache.chain import BlockKey
 
 _logger = logging.getLogger(__name__)
 
@@ -28,8 +31,8 @@ def _admit(queues: Queues) -> Request | None:
     """The first in the queue, running with the blocks of all its known tokens; None where those are not free.
 
     It begins with what the cache has of it, up to the first row whose output is wanted: that one is always computed.
-    Nobody overtakes the first. A block is left for each running request to grow into, lest the newcomer be preempted
-    at once.
+    Where a running request is about to compute half of the rest or more, it waits for that. Nobody overtakes the
+    first. A block is left for each running request to grow into, lest the newcomer be preempted at once.
     """
     if not queues.waiting:
         return None
@@ -38,13 +41,27 @@ def _admit(queues: Queues) -> Request | None:
     match = cache.match(keys)
     needed = cache.blocks_for(request.num_tokens) - len(match.blocks)
     spare = len(queues.running)
-    if needed + spare > cache.num_free - match.num_idle:
+    if needed + spare > cache.num_free - match.num_idle or _is_coming(queues, keys, len(match.blocks)):
         return None
     cache.attach(request.table, match)
     cache.grow(request.table, request.num_tokens)
     cache.restore(request.table, keys)
     _log_reuse(request, len(keys) - request.table.num_offered, match.miss)
     return queues.admit_first()
+
+
+def _is_coming(queues: Queues, keys: Sequence[BlockKey], num_cached: int) -> bool:
+    """Some running request computes at least half of the blocks that the cache lacks of these, and has not yet."""
+    missing = keys[num_cached:]
+    if queues.cache.prefix is None or not missing:
+        return False
+    for request in queues.running:
+        theirs = request.chain.keys[num_cached:]
+        common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(missing, theirs, strict=False)))
+        is_ahead = num_cached + common > request.num_computed // queues.cache.block_tokens
+        if is_ahead and 2 * common >= len(missing):
+            return True
+    return False
 
 
 def _log_reuse(request: Request, num_missed: int, miss: str) -> None:
