@@ -1,4 +1,4 @@
-"""Malformed requests by the thousand, from one seed: no 5xx, no broken connection; a neighbour's text stays the same."""
+"""Malformed requests by the thousand, from one seed: no 5xx, no broken connection; a neighbour's text is the same."""
 
 import json
 import random
