@@ -11,6 +11,7 @@ from typing import Any
 import gguf
 import pytest
 from tests.cli.command_line import invoke, json_of, output_of
+from tests.golden_families import FOLDER
 from tests.tiny import write_tiny_gguf
 from tests.tiny_directory import write_tiny_directory
 from tests.tiny_families import write_tiny_family
@@ -184,7 +185,7 @@ def test_a_model_without_a_template_needs_raw(tiny: str, tmp_path: Path) -> None
 def test_smollm2_without_the_native_core(smollm2_path: Path) -> None:
     """What makes it quick: no kernels, no packing, none of the packages that take long to import."""
     code = "import sys; from twostroke.cli.inspect import command; command.main(sys.argv[1:], standalone_mode=False)"
-    heavy = "print(*[name for name in ('twostroke.native', 'jinja2', 'rich', 'gguf') if name in sys.modules])"
+    heavy = "print(*[name for name in ('twostroke.native._core', 'jinja2', 'rich', 'gguf') if name in sys.modules])"
     command = [sys.executable, "-c", f"{code}\n{heavy}", str(smollm2_path), "--program", "--json"]
     first, second = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     shown = json.loads(first)
@@ -215,6 +216,20 @@ def test_a_directory_is_shown_as_it_is_stored(tiny: str, tmp_path: Path) -> None
     assert (embedding["type"], embedding["shape"], embedding["bytes"]) == ("F32", [320, 64], 4 * 320 * 64)
     text = output_of("inspect", str(path))
     assert "qwen2" in text and "cannot run" not in text
+
+
+def test_a_family_that_is_only_planned_is_shown_and_says_what_it_needs() -> None:
+    path = str(FOLDER / "qwen3next")
+    shown = json_of("inspect", path, "--program", "--tokens", "10")
+    assert not shown["runs"]
+    assert "the gated delta rule" in shown["reasons"][0]
+    assert shown["kv_bytes_per_token"] == 2 * 1 * 16 * 2  # keys and values, KV heads, head_dim, bytes; of one layer
+    states = 4 * 8 * 6 + 3 * (2 * 2 * 8 + 4 * 6)  # matrices of four value heads, three rows of all channels
+    assert shown["state_bytes"] == 3 * states * 4
+    assert shown["program"]["decode"]["kv_bytes"] == (1 + 11) * 64 + 2 * shown["state_bytes"]
+    text = output_of("inspect", path)
+    assert f"state         {3 * states * 4 / 1024:.2f} KiB a request" in text
+    assert "'rope_type': 'default'" in text
 
 
 def test_a_directory_that_cannot_run_says_why(tmp_path: Path) -> None:

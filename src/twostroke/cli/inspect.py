@@ -82,6 +82,7 @@ def _fields(
         "parameters": found.parameters,
         "context_length": stored.context_length,
         "kv_bytes_per_token": found.kv_bytes_per_token,
+        "state_bytes": found.state_bytes,
         "runs": not found.reasons,
         "reasons": list(found.reasons),
         "metadata": {key: _plain(value) for key, value in stored.metadata.items()},
@@ -126,6 +127,7 @@ def _overview(model: str, found: Inspection) -> list[list[str]]:
         ["parameters", count_text(found.parameters)],
         ["context", "not stated" if context is None else f"{context:,} tokens"],
         ["KV cache", "not known" if kv is None else f"{bytes_text(kv)} a token in 16 bits"],
+        *([["state", f"{bytes_text(found.state_bytes)} a request in 32 bits"]] if found.state_bytes else []),
         *(["cannot run", printable(reason)] for reason in found.reasons),
     ]
 
@@ -146,6 +148,6 @@ def _finite(value: object) -> object:
 
 def _value_text(value: Any) -> str:
     plain = _plain(value)
-    if isinstance(plain, dict):
+    if isinstance(plain, dict) and not isinstance(value, dict):
         return shortened(f"{plain['length']:,} items: {printable(str(plain['first'])[1:-1])}, …", _VALUE_WIDTH)
     return shortened(printable(str(plain)), _VALUE_WIDTH)

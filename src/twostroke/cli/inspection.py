@@ -16,7 +16,8 @@ from twostroke.errors import ContextLengthError, TwostrokeError, UnsupportedMode
 from twostroke.models.gguf_config import config_from_gguf
 from twostroke.models.load import Source, load_model, with_parts
 from twostroke.models.registry import build_program, family_of
-from twostroke.program.cost import Storage, kv_bytes_per_token
+from twostroke.native.refusals import refuse_unsupported
+from twostroke.program.cost import Storage, kv_bytes_per_token, state_bytes
 from twostroke.program.passes import fuse
 from twostroke.program.program import Program
 from twostroke.weights.gguf import GGUFFile
@@ -52,6 +53,11 @@ class Inspection:
         """Bytes of one token's keys and values in 16 bits; None where the program is not known."""
         return None if self.program is None else kv_bytes_per_token(self.program, Storage({}))
 
+    @property
+    def state_bytes(self) -> float | None:
+        """Bytes of a request's recurrent states in 32 bits; None where the program is not known."""
+        return None if self.program is None else state_bytes(self.program, Storage({}))
+
     def report_program(self, tokens: int, fused: bool) -> ProgramReport:
         """The program's costs with the model's own weight types.
 
@@ -75,7 +81,9 @@ def _reason(check: Callable[[], object]) -> str | None:
 
 
 def _check_loads(path: Path) -> None:
-    load_model(path).source.close()
+    model = load_model(path)
+    model.source.close()
+    refuse_unsupported(fuse(model.program))
 
 
 def _bits(weights: Source) -> dict[str, float]:
