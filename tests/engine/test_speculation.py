@@ -52,7 +52,10 @@ def test_drafts_change_nothing(make_bench, make_request, sampling: dict, wrong_a
     for answer, expected in zip(answers, plain, strict=True):
         found = (answer.ids, answer.logprobs, answer.alternatives)
         assert found == (expected.ids, expected.logprobs, expected.alternatives)
-        assert answer.finished.summary.decode.tokens == len(answer.ids) - 1
+        summary = answer.finished.summary
+        assert summary.decode.tokens == len(answer.ids) - 1
+        assert summary.drafted_tokens >= summary.accepted_tokens >= min(wrong_at, 1) * 5
+        assert summary.decode.rows == summary.decode.tokens + summary.drafted_tokens - summary.accepted_tokens
     assert oracle.drafted > 30
     steps = 1 + -(-39 // (wrong_at + 1))
     assert len(bench.executor.batches) <= steps + 3

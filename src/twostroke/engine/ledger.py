@@ -25,6 +25,7 @@ class RequestSummary:
     """One request's account. Times in seconds; None where the event did not happen.
 
     cached_tokens  prompt tokens that the prefix cache had when the request first ran
+    drafted_tokens, accepted_tokens  tokens tried before they were chosen, and those of them that were then chosen
     queue_s  from submission to the first step that had it; total_s to its end
     ttft_s   from submission to the first new token
     tpot_s   mean time between tokens after the first; None with fewer than two tokens
@@ -34,6 +35,8 @@ class RequestSummary:
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
+    drafted_tokens: int
+    accepted_tokens: int
     num_preemptions: int
     queue_s: float | None
     ttft_s: float | None
@@ -97,6 +100,8 @@ class Ledger:
             prompt_tokens=request.num_prompt,
             completion_tokens=count,
             cached_tokens=request.num_cached,
+            drafted_tokens=request.num_drafted,
+            accepted_tokens=request.num_accepted,
             num_preemptions=request.num_preemptions,
             queue_s=None if account.scheduled_at is None else account.scheduled_at - since,
             ttft_s=None if first is None else first - since,

@@ -88,6 +88,8 @@ class Request:
     error: BaseException | None = field(init=False, default=None)
     scores: list[TokenScore] = field(init=False, default_factory=list)
     num_preemptions: int = field(init=False, default=0)
+    num_drafted: int = field(init=False, default=0)  # tokens tried before they were chosen
+    num_accepted: int = field(init=False, default=0)  # of those, that were then chosen
     num_cached: int = field(init=False, default=0)  # prompt tokens that were in the cache when it first ran
     submitted_at: float = field(init=False, default=math.nan)
     max_tokens: int = field(init=False, default=0)

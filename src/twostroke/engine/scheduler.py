@@ -86,6 +86,7 @@ class Scheduler:
     def _take_drafts(self, chunk: Chunk, outputs: "_Outputs", first: int, progress: Progress) -> None:
         """Outputs of drafted rows, while each draft is the token that was chosen and the request goes on."""
         request = chunk.request
+        request.num_drafted += len(chunk.drafts)
         for index, draft in enumerate(chunk.drafts, first):
             if request.state is State.FINISHED or outputs.token_ids[index] != draft:
                 return
@@ -93,6 +94,7 @@ class Scheduler:
                 self._end(request, FinishReason.ERROR, progress, _not_finite(request))
                 return
             request.num_computed += 1
+            request.num_accepted += 1
             self._take_output(request, request.num_computed - 1, outputs, index + 1, progress)
             self._offer(request)
             self._settle(chunk, progress)
