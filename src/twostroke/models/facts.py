@@ -142,5 +142,7 @@ def _shown(value: object) -> str:
     """A value as a message shows it: in one short line."""
     if isinstance(value, int) and abs(value) > 1 << 64:
         return "an integer of more than 64 bits"
+    if isinstance(value, bool):
+        return str(value).lower()  # as JSON has it
     text = f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else repr(value)
     return text if len(text) <= 60 else f"{text[:60]}..."
