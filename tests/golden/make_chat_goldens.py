@@ -1,6 +1,6 @@
 """Makes chat_templates.json: what `transformers` renders for each template and conversation. Owns the conversations
 and where each template comes from; those written for this test are in `chat_templates.py`, the others are data of
-models under permissive licences, in the files named on the command line.
+models under permissive licences, in the files named on the command line, or as the JSON already has them.
 
     python make_chat_goldens.py smollm2=FILE.gguf qwen2.5=FILE.gguf qwen3=FILE.jinja ...
 
@@ -35,6 +35,20 @@ ORIGINS = {
     "glm-4.5": "zai-org/GLM-4.5, MIT",
     "gpt-oss": "openai/gpt-oss-20b, Apache-2.0",
     "smolvlm": "HuggingFaceTB/SmolVLM-Instruct, Apache-2.0",
+    "smollm3": "HuggingFaceTB/SmolLM3-3B, Apache-2.0",
+    "granite-3.0": "ibm-granite/granite-3.0-8b-instruct, Apache-2.0",
+    "granite-3.3": "ibm-granite/granite-3.3-2b-instruct, Apache-2.0",
+    "granite-4.0": "ibm-granite/granite-4.0, Apache-2.0",
+    "mistral-v0.2": "mistralai/Mistral-7B-Instruct-v0.2 and Mixtral-8x7B-Instruct-v0.1, Apache-2.0",
+    "mistral-nemo": "mistralai/Mistral-Nemo-Instruct-2407, Apache-2.0",
+    "mistral-small-3.2": "mistralai/Mistral-Small-3.2-24B-Instruct-2506, Apache-2.0",
+    "qwq": "Qwen/QwQ-32B, Apache-2.0",
+    "qwen3-coder": "Qwen/Qwen3-Coder, Apache-2.0",
+    "phi-4": "microsoft/phi-4, MIT",
+    "deepseek-v3.1": "deepseek-ai/DeepSeek-V3.1, MIT",
+    "glm-4.6": "zai-org/GLM-4.6, MIT",
+    "minimax-m2": "MiniMaxAI/MiniMax-M2, MIT",
+    "zephyr": "HuggingFaceH4/zephyr-7b-beta, MIT",
 }
 BOS_AND_EOS = {
     "phi-3": ("<s>", "<|endoftext|>"),
@@ -44,7 +58,15 @@ BOS_AND_EOS = {
     "glm-4.5": ("", "<|endoftext|>"),
     "gpt-oss": ("<|startoftext|>", "<|return|>"),
     "smolvlm": ("<|im_start|>", "<end_of_utterance>"),
+    "granite-3.0": ("<|end_of_text|>", "<|end_of_text|>"),
+    "granite-3.3": ("<|end_of_text|>", "<|end_of_text|>"),
+    "granite-4.0": ("<|end_of_text|>", "<|end_of_text|>"),
+    **dict.fromkeys(("mistral-v0.2", "mistral-nemo", "mistral-small-3.2", "zephyr"), ("<s>", "</s>")),
+    "deepseek-v3.1": ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"),
+    "glm-4.6": ("", "<|endoftext|>"),
+    "minimax-m2": ("", "[e~["),
 }
+OUT = Path(__file__).with_name("chat_templates.json")
 NOW = datetime(2024, 7, 26, 12)
 
 FERRY_TOOL = {
@@ -145,7 +167,13 @@ def template_of(name: str, path: str) -> tuple[str, dict[str, str]]:
 def main() -> None:
     """Writes chat_templates.json beside this file."""
     named = dict(argument.split("=", 1) for argument in sys.argv[1:])
-    templates = {name: template_of(name, named[name]) for name in ORIGINS} | WRITTEN
+    known = json.loads(OUT.read_text("utf-8"))["templates"] if OUT.exists() else {}
+    kept = {
+        name: (entry["source"], {key: entry[key] for key in ("bos_token", "eos_token")})
+        for name, entry in known.items()
+        if name in ORIGINS and name not in named
+    }
+    templates = {name: kept[name] if name in kept else template_of(name, named[name]) for name in ORIGINS} | WRITTEN
     with patch("transformers.utils.chat_template_utils.datetime", Mock(now=lambda: NOW)):
         rendered = {
             name: {title: render(source, tokens, chat) for title, chat in CONVERSATIONS.items()}
@@ -166,7 +194,7 @@ def main() -> None:
         },
     }
     text = json.dumps(golden, ensure_ascii=False, indent=1)
-    Path(__file__).with_name("chat_templates.json").write_text(text + "\n", encoding="utf-8")
+    OUT.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
