@@ -8,15 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.golden_families import FOLDER, NATIVE
+from tests.golden_families import FOLDER, IN_GGUF, NATIVE
 from tests.models.family_gguf import write_family_gguf
 from tests.native.in_memory import chunk, native, run
 
 from twostroke.models.load import Model, dequantized, load_model
 from twostroke.native.batch import Sampling
 from twostroke.native.executor import NativeExecutor, available_isas
-from twostroke.program import reference_ops
+from twostroke.program import reference_attention
 from twostroke.program.reference import ReferenceExecutor
+from twostroke.program.reference_step import Cached, Step
 from twostroke.program.values import CacheSpec
 
 ISAS = available_isas()
@@ -113,8 +114,10 @@ def answer(model: Model, ids: np.ndarray, sampling: Sampling, count: int = 20) -
     return tokens
 
 
-def test_a_gguf_generates_what_its_checkpoint_does(model: Model, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", IN_GGUF)
+def test_a_gguf_generates_what_its_checkpoint_does(name: str, tmp_path: Path) -> None:
     """Greedily, where some of these tiny models settle on a token, and with draws, where none does."""
+    model = load_model(FOLDER / name)
     other = load_model(write_family_gguf(model.source.path, tmp_path / "model.gguf"))
     for ids in (prompt(model), prompt(model)[:3], prompt(model)[5:30]):
         for sampling in (Sampling(), Sampling(temperature=1.0, seed=4)):
@@ -122,6 +125,7 @@ def test_a_gguf_generates_what_its_checkpoint_does(model: Model, tmp_path: Path)
             assert answer(other, ids, sampling) == tokens
         assert len(set(tokens)) > 5
     other.source.close()
+    model.source.close()
 
 
 # --- the rounding of keys and values ----------------------------------------------------------------------------------
@@ -148,14 +152,12 @@ def test_shorter_kv_types_round_keys_and_values(
     ids = prompt(model)
     exact = ReferenceExecutor(model.program, dequantized(model.source), np.float64)
     unrounded = exact.forward(exact.new_state(), ids)["logits"]
-    append = reference_ops._appended
+    append = reference_attention._appended
 
-    def append_rounded(
-        cache: CacheSpec, k: np.ndarray, v: np.ndarray, step: reference_ops.Step
-    ) -> reference_ops.Cached:
-        return append(cache, rounded(k), rounded(v), step)
+    def append_rounded(cache: CacheSpec, written: list[np.ndarray], step: Step) -> Cached:
+        return append(cache, [rounded(x) for x in written], step)
 
-    monkeypatch.setattr(reference_ops, "_appended", append_rounded)
+    monkeypatch.setattr(reference_attention, "_appended", append_rounded)
     expected = exact.forward(exact.new_state(), ids)["logits"]
     found = whole(model, ids, kv_type=kv_type)
     error, rounding = (np.sqrt(np.mean((found - truth) ** 2, axis=1)) / truth.std() for truth in (expected, unrounded))
