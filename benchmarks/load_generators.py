@@ -68,6 +68,8 @@ def guidellm(command: str, load: Load, folder: Path) -> dict[str, float]:
     arguments += ["--data", f"kind=synthetic_text,{lengths}"]
     subprocess.run([command, *arguments], capture_output=True, check=True, env=environment)
     metrics: Mapping[str, Any] = json.loads(report.read_text("utf-8"))["benchmarks"][0]["metrics"]
+    if metrics["request_totals"]["successful"] < load.requests:
+        raise SystemExit(f"guidellm: requests by outcome were {metrics['request_totals']}")
     return {
         "ttft": metrics["time_to_first_token_ms"]["successful"]["median"] / 1e3,
         "tpot": metrics["inter_token_latency_ms"]["successful"]["median"] / 1e3,
