@@ -34,7 +34,7 @@ def measure(url: str, streams: int, requests: int, script: dict[str, Any]) -> di
         output_tokens=str(script["chunks"]),
         extra=json.dumps({"script": script}),
     )
-    test = load_test(config, lambda live: None, lambda figures: None)
+    test = load_test(config, lambda live: None, lambda figures, expected: None)
     (figures,) = test.stages
     with urllib.request.urlopen(f"{url}/log") as answer:
         entries = [entry for entry in json.load(answer) if entry["read"] >= test.origin + config.ramp]

@@ -33,7 +33,7 @@ def run(mock_url: str) -> Run:
         fields = {"requests": 4, "warmup": 0, "output_tokens": "10", **fields}
         body = json.dumps({"script": script, **(extra or {})})
         config = LoadTestConfig(mock_url + path, extra=body, **fields)
-        return load_test(config, lambda live: None, lambda figures: None)
+        return load_test(config, lambda live: None, lambda figures, expected: None)
 
     return run
 

@@ -1,8 +1,9 @@
 """A scripted OpenAI-compatible server: every request says how it is to be answered, in a field `script` of its body.
 
-Run as a process of its own: `python mock_server.py`; the first line on stdout is its port. It keeps the times at which
-it read each request and wrote each chunk (`GET /log`; the clock of time.perf_counter is one for all processes), so that
-a test can compare what was measured with what was, however late the server itself was.
+Run as a process of its own: `python mock_server.py [SCRIPT]`; the first line on stdout is its port; SCRIPT, as JSON, is
+for requests without one. It keeps the times at which it read each request and wrote each chunk (`GET /log`; the clock
+of time.perf_counter is one for all processes), so that a test can compare what was measured with what was, however late
+the server itself was.
 
 Fields of a script, times in seconds: first, gap, chunks, per_chunk (tokens), reasoning (chunks that come first), hidden
 (reasoning tokens that are counted only), text, usage (False: none), done (False: no [DONE]), finish (False: no
@@ -20,6 +21,7 @@ from typing import Any
 
 LOG: list[dict[str, Any]] = []
 SEEN: Counter[str] = Counter()
+DEFAULT: dict[str, Any] = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
 TEMPLATE_TOKENS = 7
 
 
@@ -62,7 +64,7 @@ async def answer(path: str, headers: dict[str, str], body: bytes, writer: asynci
 
 
 def pick(request: dict[str, Any]) -> dict[str, Any]:
-    script = request.get("script", {})
+    script = request.get("script", DEFAULT)
     scripts = script if isinstance(script, list) else [script]
     if request.get("max_tokens", request.get("max_completion_tokens")) == 2:
         return {"chunks": 2, "refuse": scripts[0].get("refuse", ()), "usage": scripts[0].get("usage", True)}

@@ -16,6 +16,7 @@ from twostroke.errors import ConfigError, EndpointError
 
 QUICK = {"first": 0.02, "gap": 0.002, "chunks": 10}
 MAIN = "from twostroke.cli.main import main; main()"
+PLANNED = ("--plan", "llama-3.1-8b", "--hardware", "rtx 4090")
 ARGUMENTS = ("--requests", "4", "--warmup", "1", "--output-tokens", "10")
 
 
@@ -46,7 +47,8 @@ def test_a_table_that_states_what_it_means(mock_url: str) -> None:
 
 
 def test_a_sweep_at_a_glance(mock_url: str) -> None:
-    text = output_of("bench", "--url", mock_url, *ARGUMENTS, "--concurrency", "1,2", "--extra", extra(QUICK))
+    text = output_of("bench", "--url", mock_url, *ARGUMENTS, "--concurrency", "1,2", "--extra", extra(QUICK), *PLANNED)
+    assert text.count("  predicted      TPOT ") == 2
     glance = text[text.index("load  ") :].splitlines()
     assert [line.split("  ")[0] for line in glance[1:3]] == ["concurrency 1", "concurrency 2"]
 

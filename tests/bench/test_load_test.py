@@ -10,7 +10,10 @@ from tests.bench.conftest import Run
 
 from twostroke.bench.load_test import LoadTest
 from twostroke.bench.record import Record
-from twostroke.errors import ConfigError, EndpointError
+from twostroke.errors import ConfigError, EndpointError, ModelNotFoundError
+from twostroke.roofline.planned_model import find_planned
+from twostroke.roofline.planner import Scenario, make_plan
+from twostroke.roofline.target import find_target
 
 Log = Callable[[LoadTest], list[dict[str, Any]]]
 
@@ -236,3 +239,22 @@ def test_servers_that_cannot_be_used(run: Run) -> None:
 def test_extra_fields_that_would_mislead(run: Run, extra: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(extra))):
         run(QUICK, extra=extra)
+
+
+def test_the_planner_is_asked_about_the_load_as_it_was(run: Run) -> None:
+    """Four at a time, each of 300 prompt and 10 output tokens."""
+    script = {"first": 0.1, "gap": 0.005, "chunks": 10}
+    fields = {"path": "/tokenizing/v1", "prompt_tokens": "300", "concurrency": "4", "requests": 16}
+    test = run(script, plan="llama-3.1-8b", hardware="rtx 4090", **fields)
+    (expected,) = test.expected
+    assert expected is not None
+    assert expected.batch == 4
+    model, target = find_planned("llama-3.1-8b"), find_target("rtx 4090")
+    assert expected.tpot == make_plan(model, target, Scenario(300, 10, 4)).tpot_s
+    assert expected.ttft == make_plan(model, target, Scenario(300, 10, 1)).ttft_s
+    assert expected.tpot_low <= expected.tpot <= expected.tpot_high
+
+
+def test_a_model_to_plan_that_is_unknown_ends_the_run_before_it_begins(run: Run) -> None:
+    with pytest.raises(ModelNotFoundError, match="no-such-model"):
+        run(QUICK, plan="no-such-model", hardware="rtx 4090")

@@ -11,6 +11,7 @@ from twostroke.bench.charts import Axis, Series, histogram, line_chart, num_left
 from twostroke.bench.page import page_of
 from twostroke.bench.record import Record
 
+PLANNED = {"plan": "llama-3.1-8b", "hardware": "rtx 4090"}
 QUICK = {"first": 0.02, "gap": 0.002, "chunks": 10}
 
 
@@ -33,13 +34,14 @@ class Balance(HTMLParser):
 
 
 def test_a_page_of_a_sweep(run: Run) -> None:
-    page = page_of(run([QUICK, QUICK, {"status": 429}], concurrency="1,2", slo="ttft=1", api_key="sesame"))
+    page = page_of(run([QUICK, QUICK, {"status": 429}], concurrency="1,2", slo="ttft=1", api_key="sesame", **PLANNED))
     balance = Balance()
     balance.feed(page)
     assert balance.open == []
     assert page.count("<svg") == 2 + 2 * 4
     assert "1 &times; HTTP 429" in page or "2 &times; HTTP 429" in page
     assert not re.findall(r"(?:src|href)\s*=|url\(|@import|<script", page)
+    assert page.count("Predicted for ") == 2 and page.count('"line three"') == 2
     assert "sesame" not in page
     assert len(page) < 200_000
 

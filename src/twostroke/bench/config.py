@@ -41,6 +41,8 @@ class LoadTestConfig:
     extra: str | None = _option(None, "JSON object of more fields for every request.")
     ignore_eos: bool | None = _option(None, "Ask for answers of full length; default: yes, except with --dataset.")
     seed: int | None = _option(None, "Makes prompts and arrivals repeatable; default: random, and reported.")
+    plan: str | None = _option(None, "Predict for this model beside what is measured; see `twostroke plan`.")
+    hardware: str = _option("this", "Where the server runs, for --plan: a catalogue name or `this`.")
     api_key: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:

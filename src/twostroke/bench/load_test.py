@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twostroke.bench.calibration import Calibration
 from twostroke.bench.client import Client
@@ -22,7 +22,10 @@ from twostroke.bench.metrics import Figures, figures_of
 from twostroke.bench.slo import Slo
 from twostroke.bench.tokenizers import open_counter
 
-OnStage = Callable[[Figures], None]
+if TYPE_CHECKING:
+    from twostroke.bench.expectation import Expectation, Expecting
+
+OnStage = Callable[[Figures, "Expectation | None"], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class LoadTest:
     started: float
     origin: float
     stages: tuple[Figures, ...]
+    expected: tuple["Expectation | None", ...]
     notes: tuple[str, ...]
     was_stopped: bool
 
@@ -59,6 +63,7 @@ def load_test(config: LoadTestConfig, on_live: OnLive, on_stage: OnStage) -> Loa
 async def _load_test(config: LoadTestConfig, on_live: OnLive, on_stage: OnStage) -> LoadTest:
     stages, slo = stages_of(config), None if config.slo is None else Slo.parse(config.slo)
     seed = secrets.randbits(32) if config.seed is None else config.seed
+    expecting = _expecting(config)
     counter = None if config.tokenizer is None else open_counter(config.tokenizer)
     async with Client(config.url, config.api_key, config.timeout) as client:
         calibration = Calibration(client, Endpoint.of(config))
@@ -67,11 +72,13 @@ async def _load_test(config: LoadTestConfig, on_live: OnLive, on_stage: OnStage)
         driver = Driver(client, calibration.endpoint, source, seed)
         started, origin = time.time(), time.perf_counter()
         found: list[Figures] = []
+        expected: list[Expectation | None] = []
         with _stopping(driver), _without_collections():
             for stage in stages:
                 figures = figures_of(await driver.run(stage, on_live), slo, _expected_cached(config, scale, source))
                 found.append(figures)
-                on_stage(figures)
+                expected.append(None if expecting is None else expecting.of(figures))
+                on_stage(figures, expected[-1])
                 if driver.is_stopped:
                     break
     return LoadTest(
@@ -83,9 +90,18 @@ async def _load_test(config: LoadTestConfig, on_live: OnLive, on_stage: OnStage)
         started,
         origin,
         tuple(found),
+        tuple(expected),
         tuple(calibration.notes),
         driver.is_stopped,
     )
+
+
+def _expecting(config: LoadTestConfig) -> "Expecting | None":
+    if config.plan is None:
+        return None
+    from twostroke.bench.expectation import Expecting  # the planner, which most runs do without
+
+    return Expecting(config.plan, config.hardware)
 
 
 def _expected_cached(config: LoadTestConfig, scale: Scale, source: MadeUp | Dataset) -> float:

@@ -5,6 +5,7 @@ are `charts.py`'s.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import resources
+from typing import TYPE_CHECKING
 
 from jinja2 import Environment
 
@@ -14,6 +15,9 @@ from twostroke.bench.metrics import Figures, Spread
 from twostroke.bench.record import DEFINITIONS
 from twostroke.bench.report import report_of
 from twostroke.bench.units import rate_text, time_text
+
+if TYPE_CHECKING:
+    from twostroke.bench.expectation import Expectation
 
 _METRICS = (
     ("TTFT", "ttft"),
@@ -43,6 +47,7 @@ class StagePart:
     figures: Figures
     rows: tuple[tuple[str, tuple[str, ...]], ...]
     charts: tuple[Chart, ...]
+    expected: "Expectation | None"
 
 
 def page_of(test: LoadTest) -> str:
@@ -54,7 +59,7 @@ def page_of(test: LoadTest) -> str:
         report=report_of(test),
         columns=_COLUMNS,
         sweep=tuple(_sweep(test)),
-        stages=tuple(_stage(test, figures) for figures in test.stages),
+        stages=tuple(map(_stage, test.stages, test.expected)),
         definitions=tuple(
             (dict(_LABELS).get(name, name.replace("_", " ")), text) for name, text in DEFINITIONS.items()
         ),
@@ -76,6 +81,13 @@ def _sweep(test: LoadTest) -> Iterator[Chart]:
             _series(found, f"{label} {percentile}", style, name, percentile)
             for style, percentile in (("one", "p50"), ("two", "p99"))
         )
+        predicted = tuple(
+            (figures.output_tokens_per_second, value * _MILLISECONDS)
+            for figures, expected in zip(test.stages, test.expected, strict=True)
+            if expected is not None and figures.ttft is not None and (value := getattr(expected, name)) is not None
+        )
+        if predicted:
+            series += (Series(f"predicted {label}{' alone' * (name == 'ttft')}", "three", predicted),)
         if all(one.points for one in series):
             title = f"{label} against throughput as the load rises"
             svg = line_chart(title, series, "output tokens a second", "milliseconds")
@@ -90,9 +102,8 @@ def _series(found: list[Figures], label: str, style: str, name: str, percentile:
     return Series(label, style, points, tuple(figures.run.stage.name for figures, _ in known))
 
 
-def _stage(test: LoadTest, figures: Figures) -> StagePart:
-    rows = tuple(_rows(figures))
-    return StagePart(figures, rows, tuple(_charts(test, figures)))
+def _stage(figures: Figures, expected: "Expectation | None") -> StagePart:
+    return StagePart(figures, tuple(_rows(figures)), tuple(_charts(figures)), expected)
 
 
 def _rows(figures: Figures) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -108,7 +119,7 @@ def _rows(figures: Figures) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield label, cells(spread, lambda value: f"{value:,.0f}")
 
 
-def _charts(test: LoadTest, figures: Figures) -> Iterator[Chart]:
+def _charts(figures: Figures) -> Iterator[Chart]:
     good = [record for record in figures.run.measured if record.succeeded]
     values: dict[str, list[float | None]] = {
         "TTFT": [record.ttft for record in good],

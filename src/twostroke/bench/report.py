@@ -63,7 +63,10 @@ def report_of(test: LoadTest) -> dict[str, Any]:
         "valid": test.is_valid,
         "notes": list(test.notes),
         "definitions": DEFINITIONS,
-        "stages": [_stage(stage) for stage in test.stages],
+        "stages": [
+            {**_stage(stage), "predicted": None if expected is None else asdict(expected)}
+            for stage, expected in zip(test.stages, test.expected, strict=True)
+        ],
     }
 
 

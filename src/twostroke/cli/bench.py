@@ -28,6 +28,8 @@ _LOAD_OPTIONS = (
     "timeout",
     "slo",
     "extra",
+    "plan",
+    "hardware",
     "seed",
 )
 

@@ -2,12 +2,16 @@
 
 import textwrap
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from twostroke.bench.load_test import LoadTest
 from twostroke.bench.metrics import Figures, Spread
 from twostroke.bench.record import DEFINITIONS
 from twostroke.bench.units import rate_text, time_text
 from twostroke.cli.figures import printable, table
+
+if TYPE_CHECKING:
+    from twostroke.bench.expectation import Expectation
 
 _WIDTH = 110
 _COLUMNS = ("mean", "p50", "p90", "p95", "p99", "min", "max")
@@ -59,6 +63,18 @@ def _remarks(figures: Figures) -> Iterator[tuple[str, str]]:
         yield "generator", f"{late}; {lag.cpu_share:.0%} of a core"
     yield from (("note", doubt) for doubt in figures.doubts)
     yield from (("INVALID", fault) for fault in figures.faults)
+
+
+def expected_lines(expected: "Expectation | None") -> Iterator[str]:
+    """What the planner says of the same load."""
+    if expected is None:
+        return
+    low, high = time_text(expected.tpot_low), time_text(expected.tpot_high)
+    text = f"TPOT {time_text(expected.tpot)} ({low} to {high}) with {expected.batch} under way"
+    if expected.ttft is not None and expected.ttft_low is not None and expected.ttft_high is not None:
+        low, high = time_text(expected.ttft_low), time_text(expected.ttft_high)
+        text += f"; TTFT alone {time_text(expected.ttft)} ({low} to {high})"
+    yield from _wrapped("predicted", f"{text}: {expected.subject}")
 
 
 def head_lines(test: LoadTest) -> Iterator[str]:

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,8 +13,11 @@ from twostroke.bench.load_test import LoadTest, load_test
 from twostroke.bench.metrics import Figures
 from twostroke.bench.report import csv_text, report_of
 from twostroke.cli.load_progress import LoadProgress
-from twostroke.cli.load_report import definition_lines, head_lines, stage_lines, sweep_lines
+from twostroke.cli.load_report import definition_lines, expected_lines, head_lines, stage_lines, sweep_lines
 from twostroke.errors import ConfigError
+
+if TYPE_CHECKING:
+    from twostroke.bench.expectation import Expectation
 
 _INTERRUPTED = 130
 
@@ -25,10 +29,10 @@ def run_load_test(config: LoadTestConfig, html: str | None, csv: str | None, as_
         _check_writable(path)
     progress = LoadProgress()
 
-    def on_stage(figures: Figures) -> None:
+    def on_stage(figures: Figures, expected: "Expectation | None") -> None:
         progress.clear()
         if not as_json:
-            click.echo("\n".join([*stage_lines(figures), ""]))
+            click.echo("\n".join([*stage_lines(figures), *expected_lines(expected), ""]))
 
     test = load_test(config, progress, on_stage)
     if csv is not None:
