@@ -112,3 +112,10 @@ def test_a_generator_that_was_the_bottleneck(lag: Lag, text: str) -> None:
 
 def test_a_generator_that_was_not() -> None:
     assert figures([steady(3)], lag=Lag(0.0095, 0.0195, 0.5, 0.89, send_p99=0.02)).faults == ()
+
+
+def test_gaps_are_blurred_by_a_lag_of_their_size() -> None:
+    """Gaps are 10 ms."""
+    sharp, blurred = (figures([steady(3)], lag=Lag(0.001, p99, 0.02, 0.1)) for p99 in (0.0049, 0.0051))
+    assert sharp.doubts == ()
+    assert [doubt.split(" by ")[0] for doubt in blurred.doubts] == ["single inter-token gaps are blurred"]

@@ -67,7 +67,7 @@ def test_a_line_goes_through_its_points() -> None:
     svg = line_chart("t", [Series("p50", "one", ((0, 10), (100, 20)), ("a", "b"))], "x", "y")
     (points,) = re.findall(r'points="([^"]+)"', svg)
     (left, upper), (right, lower) = (map(float, point.split(",")) for point in points.split())
-    assert left == 54 and right == pytest.approx(54 + 412 / 1.08, abs=0.1)
+    assert left == 68 and right == pytest.approx(68 + (480 - 14 - 68) / 1.08, abs=0.1)
     bottom = 250 - 44
     assert (bottom - lower) / (bottom - upper) == pytest.approx(2, rel=0.01)
 

@@ -13,8 +13,8 @@ import numpy as np
 from twostroke.bench.record import Record
 
 WIDTH, HEIGHT = 480, 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 54, 14, 12, 44
-_ROW, _MOST_ROWS, _LEAST = 7, 120, 2.5
+_LEFT, _RIGHT, _TOP, _BOTTOM = 68, 14, 12, 44
+_ROW, _FEWEST_ROWS, _MOST_ROWS, _LEAST = 7, 16, 120, 2.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +87,9 @@ def histogram(title: str, values: Sequence[float], x_label: str) -> str:
 def timeline(title: str, records: Sequence[Record], origin: float) -> str:
     """A row a request in the order they were sent: waiting for the first delta, then the stream. The first 120."""
     shown = sorted((record for record in records if record.sent is not None), key=_sent)[:_MOST_ROWS]
-    height = _TOP + _BOTTOM + _ROW * max(len(shown), 8)
+    height = _TOP + _BOTTOM + _ROW * max(len(shown), _FEWEST_ROWS)
     x = Axis(max((record.ended or 0.0) - origin for record in shown) * 1.02 or 1.0, _LEFT, WIDTH - _RIGHT)
-    y = Axis(max(len(shown), 8), _TOP, height - _BOTTOM, True)
+    y = Axis(max(len(shown), _FEWEST_ROWS), _TOP, height - _BOTTOM, True)
     parts = list(_frame(x, y, "seconds", "request", height))
     for row, record in enumerate(shown):
         first = record.delta_times[0] if record.delta_times else record.ended or _sent(record)

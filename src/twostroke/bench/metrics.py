@@ -4,7 +4,7 @@ What each metric of one request means is `record.py`'s; the definitions are prin
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from twostroke.bench.gate import StageRun
 from twostroke.bench.record import Record
 from twostroke.bench.slo import Slo
+from twostroke.bench.units import time_text
 
 PERCENTILES = (50, 90, 95, 99)
 
@@ -97,6 +98,7 @@ def figures_of(run: StageRun, slo: Slo | None, expected_cached: float = 0.0) -> 
     num_deltas = sum(len(record.delta_times) for record in good)
     num_tokens = sum(record.stream_tokens for record in good)
     ttft = Spread.of(record.ttft for record in good)
+    itl = Spread.of(gap for record in good for gap in record.gaps)
     return Figures(
         run=run,
         num_requests=len(measured),
@@ -108,7 +110,7 @@ def figures_of(run: StageRun, slo: Slo | None, expected_cached: float = 0.0) -> 
         ttft=ttft,
         first_content=Spread.of(record.first_content for record in good),
         tpot=Spread.of(record.tpot for record in good),
-        itl=Spread.of(gap for record in good for gap in record.gaps),
+        itl=itl,
         e2e=Spread.of(record.e2e for record in good),
         prompt_size=Spread.of(record.usage.prompt for record in good),
         output_size=Spread.of(record.output_tokens for record in good),
@@ -118,7 +120,7 @@ def figures_of(run: StageRun, slo: Slo | None, expected_cached: float = 0.0) -> 
         tokens_per_delta=num_tokens / num_deltas if num_deltas else None,
         good_share=None if num_met is None else num_met / max(num_ended, 1),
         good_per_second=None if num_met is None else num_met / window if window else 0.0,
-        doubts=tuple(_doubts(good, expected_cached)),
+        doubts=(*_doubts(good, expected_cached), *_blur(run, itl)),
         faults=tuple(run.lag.faults(ttft.p50, ttft.p99) if run.lag and ttft else ()),
     )
 
@@ -127,6 +129,12 @@ def _window(good: Sequence[Record]) -> float:
     if not good:
         return 0.0
     return max(record.ended or 0.0 for record in good) - min(record.sent or 0.0 for record in good)
+
+
+def _blur(run: StageRun, itl: Spread | None) -> Iterator[str]:
+    """Single gaps are as sharp as the moments of reading are; TPOT, a mean over an answer, is not concerned."""
+    if run.lag is not None and itl is not None and run.lag.p99 > itl.p50 / 2:
+        yield f"single inter-token gaps are blurred by the generator's own lag, {time_text(run.lag.p99)} at p99"
 
 
 def _doubts(good: Sequence[Record], expected_cached: float) -> list[str]:
