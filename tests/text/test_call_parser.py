@@ -148,8 +148,14 @@ def test_the_types_of_tagged_values_are_the_schemas() -> None:
 
 
 def test_json_that_names_no_tool_is_an_answer() -> None:
-    for name in ("llama3", "generic"):
+    for name in ("llama3", "generic", "hermes"):
         for text in (
+            "```json\n[1, 2]\n```",
+            "```\n{}\n```\n",
+            '```json\n{"name": "Ada"}\n```',
+            "``",
+            "```js",
+            "\n{{1}}",
             '{"name": "Ada", "parameters": {}}',
             '{"name": "add", "age": 3}',
             '{"name": "now"}',
@@ -158,6 +164,16 @@ def test_json_that_names_no_tool_is_an_answer() -> None:
         ):
             events = read(reader_of(name, PLAIN), PLAIN, text)
             assert (content(events), calls(events)) == (text, []), text
+
+
+def test_json_that_names_a_tool_is_a_call_without_marks_too() -> None:
+    call = '{\n  "name": "add",\n  "arguments": {\n    "a": 1\n  }\n}'
+    for text in (call, f"```json\n{call}\n```", f"\n```\n{call}\n```\n", f"{{{call}}}", f"[{call}]", f"{call}\n{call}"):
+        events = read(reader_of("hermes", PLAIN), PLAIN, text)
+        assert set(calls(events)) == {("add", '{\n    "a": 1\n  }')}, text
+        assert content(events) == ""
+    events = read(reader_of("hermes", PLAIN), PLAIN, f"Like this:\n{call}")
+    assert (content(events), calls(events)) == (f"Like this:\n{call}", [])
 
 
 def test_both_spellings_of_mistral() -> None:

@@ -14,7 +14,7 @@ from twostroke.text.tools.call_rules import call_rules
 from twostroke.text.tools.tool import Tool
 
 _FINAL = "<|channel|>final<|message|>"
-_NOT_AN_OBJECT = r"[ \n]*[^ \n{\[]"
+_NO_CALL = r"[ \n]*([^ \n{\[`]|`{1,2}[^`]|```[^`j \n{\[])"  # how a text begins that is no JSON
 
 
 class AnswerGrammar:
@@ -52,9 +52,7 @@ class AnswerGrammar:
         if self._form.is_harmony:
             rules += f"text: {self._spelling.of(_FINAL)} TEXT\nTEXT: /(.|\\n)*/\n"
             return Grammar("lark", f"start: text | calls\n{rules}", "tools", self._before(prompt))
-        rules += self._spelling.text_without(
-            "text", (*form.begins, *form.passed), _NOT_AN_OBJECT if form.is_bare else ""
-        )
+        rules += self._spelling.text_without("text", (*form.begins, *form.passed), _NO_CALL if form.is_bare else "")
         begin = form.written.opening or form.written.head
         follow = " | text calls" if begin.startswith(tuple(self._mark_ids.values()) or ("\0",)) else ""
         return Grammar("lark", f"start: text | calls{follow}\n{rules}", "tools", self._before(prompt))

@@ -2,6 +2,7 @@
 what happens to a text that only looked like one; reading a call is its reader's.
 """
 
+import re
 from collections.abc import Callable
 from secrets import choice
 from string import ascii_letters, digits, whitespace
@@ -12,6 +13,9 @@ from twostroke.text.tools.json_calls import JsonCalls
 from twostroke.text.tools.steps import Argued, CallReader, Named, NotACall, Step
 from twostroke.text.tools.tagged_calls import TaggedCalls
 from twostroke.text.tools.tool_format import Schemas, ToolFormat
+
+_OPENING = re.compile(r"\s*(?:```(?:json)?\s*)?(?=[{\[])")  # of JSON that is all of an answer
+_MAY_OPEN = re.compile(r"\s*(?:`{0,2}|```(?:j|js|jso|json)?\s*)")
 
 
 def new_call_id(num_letters: int | None = None) -> str:
@@ -31,6 +35,7 @@ class CallParser:
         self._readers: list[CallReader] = []  # the one in use, and those to be tried after it
         self._read: list[Piece] = []  # what it has been given, until a call is named
         self._is_closing = False  # after a call, before the mark that ends it
+        self._is_fenced = form.is_fenced
         self._has_content = False
         self._blanks = ""
         self.num_calls = 0
@@ -60,16 +65,18 @@ class CallParser:
 
     def _push_text(self, text: str) -> list[AnswerEvent]:
         if self._is_closing:
-            text = text.lstrip("`" + whitespace) if self._form.is_fenced else text.lstrip()
+            text = text.lstrip("`" + whitespace) if self._is_fenced else text.lstrip()
         text = self._blanks + text
+        if self._form.is_bare and not self._has_content:
+            if (opening := _OPENING.match(text)) is not None:
+                return self._enter_bare(text[: opening.end()], text[opening.end() :])
+            if _MAY_OPEN.fullmatch(text):
+                self._blanks = text
+                return []
         kept = text.rstrip()
         self._blanks = text[len(kept) :]
         if not kept:
             return []
-        if self._form.is_bare and not self._has_content and kept.lstrip()[0] in "{[":
-            self._blanks, start = "", len(text) - len(text.lstrip())
-            events = self._enter(text[:start], [JsonCalls(frozenset(self._schemas))])
-            return [*events, *self.push(text[start:])]
         if self.num_calls and not self._has_content:
             kept = kept.lstrip()
         self._is_closing = False
@@ -79,6 +86,13 @@ class CallParser:
     def _enter(self, begin: Piece, readers: list[CallReader]) -> list[AnswerEvent]:
         self._readers, self._read = readers, [begin]
         return []
+
+    def _enter_bare(self, opening: str, text: str) -> list[AnswerEvent]:
+        """JSON that may be a call, after blanks or the beginning of a fence."""
+        self._blanks = ""
+        self._is_fenced = self._form.is_fenced or "`" in opening
+        self._enter(opening, [JsonCalls(frozenset(self._schemas))])
+        return self.push(text)
 
     def _push_call(self, piece: Piece) -> list[AnswerEvent]:
         reader = self._readers[0]

@@ -14,6 +14,7 @@ HERMES = ToolFormat(
     ends=("</tool_call>",),
     written=Written('<tool_call>\n{"name": "{name}", "arguments": ', "}\n</tool_call>", between="\n"),
     has_json=True,
+    is_bare=True,
 )
 QWEN3_CODER = ToolFormat(
     name="qwen3-coder",

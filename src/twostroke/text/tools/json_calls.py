@@ -29,6 +29,7 @@ class JsonCalls:
         self._place: Literal["between", "key", "colon", "value", "next"] = "between"
         self._is_list = False
         self._num_named = 0
+        self._num_doubled = 0  # braces: some templates show calls in {{ }}, and models then write them so
         self._steps: list[Step] = []
         self.rest: str | None = None
         self._reset()
@@ -79,7 +80,10 @@ class JsonCalls:
     def _take_between(self, char: str) -> None:
         if char == "{":
             self._place = "key"
+            self._num_doubled = 0
             self._reset()
+        elif char == "}" and self._num_doubled:
+            self._num_doubled -= 1
         elif char == "[" and not self._is_list and not self._num_named:
             self._is_list = True
         elif char == "]" and self._is_list and self._num_named:
@@ -94,6 +98,8 @@ class JsonCalls:
             self._begin_value(char)
         elif char == "}":
             self._close()
+        elif char == "{" and not self._key and not self._num_doubled:
+            self._num_doubled = 1
         else:
             self._odd("key")
 

@@ -40,7 +40,8 @@ class ToolFormat:
     header     form of what stands before the arguments' brace, where the name is there
     tags       form of tagged parameters
     has_json   calls are JSON objects with a name; tried first
-    is_bare    JSON at the start of the answer is a call without any mark, where it names a tool that there is
+    is_bare    JSON at the start of the answer, in a fence or not, is a call without any mark where it names a tool that
+               there is: Qwen2.5-Coder writes calls so
     num_id     letters of a call's id, where the template wants a number of them
     """
 
