@@ -31,6 +31,7 @@ TEMPLATES = {
     "hermes": "tools <tool_call>",
     "qwen3-coder": "tools <tool_call><function=x><parameter=y>",
     "glm": "tools <tool_call> <arg_key>",
+    "minimax": "tools <minimax:tool_call>",
     "llama3": "tools <|python_tag|>",
     "mistral": "tools [TOOL_CALLS]",
     "mistral-args": "tools [TOOL_CALLS] [ARGS]",
@@ -50,6 +51,8 @@ TWO_CALLS = {
     "qwen3-coder": "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>\n"
     "<tool_call>\n<function=now>\n</function>\n</tool_call>",
     "glm": "<tool_call>add\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>\n<tool_call>now\n</tool_call>",
+    "minimax": '<minimax:tool_call>\n<invoke name="add">\n<parameter name="a">1</parameter>\n</invoke>\n'
+    '<invoke name="now">\n</invoke>\n</minimax:tool_call>',
     "llama3": '{"name": "add", "parameters": {"a": 1}}; {"name": "now", "parameters": {}}',
     "mistral": '[TOOL_CALLS][{"name": "add", "arguments": {"a": 1}}, {"name": "now", "arguments": {}}]',
     "mistral-args": '[TOOL_CALLS]add[ARGS]{"a": 1}[TOOL_CALLS]now[ARGS]{}',

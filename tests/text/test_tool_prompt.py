@@ -2,6 +2,7 @@ import json
 
 from tests.text.answers import ADD, calls, read, reader_of, tokenizer_with
 
+from twostroke.text.tools.families import DEEPSEEK_V31, GENERIC
 from twostroke.text.tools.tool_prompt import with_arguments, with_tools_told
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
@@ -14,7 +15,7 @@ CHAT = [
 
 
 def test_a_template_without_tools_is_told_of_them_in_text() -> None:
-    system, user, call, result = with_tools_told(CHAT, [ADD])
+    system, user, call, result = with_tools_told(CHAT, [ADD], GENERIC)
     assert system["content"].startswith("Be brief.\n\n")
     assert json.dumps(ADD.template_form()) in system["content"]
     assert user == CHAT[1]
@@ -23,8 +24,14 @@ def test_a_template_without_tools_is_told_of_them_in_text() -> None:
     tokenizer = tokenizer_with([])
     assert calls(read(reader_of("generic", tokenizer), tokenizer, call["content"])) == [("add", '{"a": 1}')]
     assert result == {"role": "user", "content": "<tool_response>\n2\n</tool_response>"}
-    assert [message["role"] for message in with_tools_told(CHAT[1:2], [ADD])] == ["system", "user"]
-    assert with_tools_told(CHAT[:2], []) == CHAT[:2]
+    assert [message["role"] for message in with_tools_told(CHAT[1:2], [ADD], GENERIC)] == ["system", "user"]
+    assert with_tools_told(CHAT[:2], [], GENERIC) == CHAT[:2]
+
+
+def test_a_template_that_knows_calls_but_shows_no_tools_is_told_of_them_in_its_own_form() -> None:
+    told = with_tools_told(CHAT, [ADD], DEEPSEEK_V31)
+    assert "<｜tool▁call▁begin｜><function-name><｜tool▁sep｜><args-json-object>" in told[0]["content"]
+    assert told[1:] == CHAT[1:]
 
 
 def test_arguments_of_earlier_calls_as_templates_want_them() -> None:

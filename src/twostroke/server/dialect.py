@@ -36,14 +36,17 @@ class Dialect:
         """The prompt of a chat. Raises ChatTemplateError, InvalidRequestError."""
         if not use.shown and not any(message.get("tool_calls") or message["role"] == "tool" for message in messages):
             return self._llm.render(messages, **options)
-        if not self.form.shows_tools:
-            return self._llm.render(with_tools_told(messages, use.shown), **options)
-        tools = [tool.template_form() for tool in use.shown] or None
+        options = dict(options)
+        if use.shown and self.form.shows_tools:
+            shown = [tool.template_form() for tool in use.shown]
+            options |= {"tools": shown, "xml_tools": shown}  # SmolLM3's name for them
+        elif not self.form.shows_tools:
+            messages = with_tools_told(messages, use.shown, self.form.tools)
         try:
-            return self._llm.render(with_arguments(messages, as_objects=True), tools=tools, **options)
+            return self._llm.render(with_arguments(messages, as_objects=True), **options)
         except ChatTemplateError as error:  # some templates join the arguments to a text
             try:
-                return self._llm.render(with_arguments(messages, as_objects=False), tools=tools, **options)
+                return self._llm.render(with_arguments(messages, as_objects=False), **options)
             except ChatTemplateError:
                 raise error from None
 

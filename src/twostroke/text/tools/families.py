@@ -3,6 +3,8 @@
 The forms are those of the families' published chat templates and model cards.
 """
 
+import re
+
 from twostroke.text.tools.tagged_calls import Tags
 from twostroke.text.tools.tool_format import ToolFormat, Written
 
@@ -49,6 +51,24 @@ GLM = ToolFormat(
         name=r"\s*(?P<name>[\w.\-/]+)(?:\n|\s*(?=<arg_key>))",
         parameter=r"\s*<arg_key>(?P<key>[^<]+)</arg_key>\s*<arg_value>(?P<value>.*?)</arg_value>",
         end="",
+    ),
+)
+MINIMAX = ToolFormat(
+    name="minimax",
+    begins=("<minimax:tool_call>",),
+    ends=("</minimax:tool_call>",),
+    written=Written(
+        '<invoke name="{name}">\n',
+        "</invoke>\n",
+        opening="<minimax:tool_call>\n",
+        closing="</minimax:tool_call>",
+        parameter=('<parameter name="', '">', "</parameter>\n"),
+    ),
+    tags=Tags(
+        begin="<invoke name=",
+        name=r'\s*<invoke name="?(?P<name>[^">\n]+)"?>',
+        parameter=r'\s*<parameter name="?(?P<key>[^">\n]+)"?>(?P<value>.*?)</parameter>',
+        end=r"\s*</invoke>",
     ),
 )
 LLAMA3 = ToolFormat(
@@ -172,6 +192,7 @@ _TELLING: tuple[tuple[tuple[str, ...], ToolFormat], ...] = (
     (("<|channel|>", "<|message|>"), HARMONY),
     (("<function=", "<parameter="), QWEN3_CODER),
     (("<arg_key>",), GLM),
+    (("<minimax:tool_call>",), MINIMAX),
     (("[TOOL_CALLS]", "[ARGS]"), MISTRAL_ARGS),
     (("[TOOL_CALLS]",), MISTRAL),
     (("<｜tool▁calls▁begin｜>", "```json"), DEEPSEEK),
@@ -196,4 +217,4 @@ def tool_format(template: str) -> ToolFormat:
 
 def knows_tools(template: str) -> bool:
     """Whether a template shows a model the tools that there are."""
-    return "tools" in template
+    return re.search(r"\b(?:xml_)?tools\b", template) is not None

@@ -25,14 +25,15 @@ class Tags:
 
 
 class TaggedCalls:
-    """Reads one such call. `schemas` has the parameters' JSON schemas by tool: a value is taken as text where its
-    schema allows text and it is not JSON of another type that is allowed."""
+    """Reads such calls, one after the other. `schemas` has the parameters' JSON schemas by tool: a value is taken as
+    text where its schema allows text and it is not JSON of another type that is allowed."""
 
     def __init__(self, tags: Tags, schemas: Mapping[str, Mapping[str, object]]) -> None:
         self._tags = tags
         self._schemas = schemas
         self._text = ""
         self._name: str | None = None
+        self._num_named = 0
         self._num_written = 0
         self._keys: set[str] = set()
         self.rest: str | None = None
@@ -42,23 +43,40 @@ class TaggedCalls:
         return False
 
     def push(self, piece: Piece) -> list[Step]:
-        self._text += piece.text if isinstance(piece, Mark) else piece
+        text = piece.text if isinstance(piece, Mark) else piece
+        self._text += text
+        if self._name is not None and ">" not in text:
+            return []  # every tag ends with one: a long value is looked through but once a tag
         steps: list[Step] = []
-        if self._name is None:
-            match = re.match(self._tags.name, self._text, re.DOTALL)
-            if match is None:
-                self._check_begin()
-                return []
-            self._name = match["name"].strip()
-            self._text = self._text[match.end() :]
-            steps.append(Named(self._name))
-        while (match := re.match(self._tags.parameter, self._text, re.DOTALL)) is not None:
-            steps += self._parameter(match["key"].strip(), match["value"])
-            self._text = self._text[match.end() :]
-        if self._tags.end and (match := re.match(self._tags.end, self._text)) is not None:
-            steps += self._end()
-            self.rest = self._text[match.end() :]
+        while self.rest is None:
+            taken = len(self._text)
+            steps += self._begin() if self._name is None else self._go_on()
+            if len(self._text) == taken:
+                break
         return steps
+
+    def _begin(self) -> list[Step]:
+        match = re.match(self._tags.name, self._text, re.DOTALL)
+        if match is None:
+            self._check_begin()
+            return []
+        self._name = match["name"].strip()
+        self._num_named += 1
+        self._num_written, self._keys = 0, set()
+        self._text = self._text[match.end() :]
+        return [Named(self._name)]
+
+    def _go_on(self) -> list[Step]:
+        """A parameter, or the call's end."""
+        if (match := re.match(self._tags.parameter, self._text, re.DOTALL)) is not None:
+            self._text = self._text[match.end() :]
+            return self._parameter(match["key"].strip(), match["value"])
+        if self._tags.end and (match := re.match(self._tags.end, self._text)) is not None:
+            self._text = self._text[match.end() :]
+            steps = self._end()
+            self._name = None
+            return steps
+        return []
 
     def finish(self) -> list[Step]:
         """The mark that ends the call has come."""
@@ -68,8 +86,11 @@ class TaggedCalls:
 
     def _check_begin(self) -> None:
         text, begin = self._text.lstrip(), self._tags.begin
-        if len(text) > MAX_HEADER or text[: len(begin)] != begin[: len(text)]:
+        if len(text) <= MAX_HEADER and text[: len(begin)] == begin[: len(text)]:
+            return
+        if not self._num_named:
             raise NotACall
+        self.rest = self._text
 
     def _parameter(self, key: str, value: str) -> list[Step]:
         if key in self._keys:

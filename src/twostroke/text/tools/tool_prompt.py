@@ -6,7 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from twostroke.text.tools.families import GENERIC
 from twostroke.text.tools.tool import Tool
+from twostroke.text.tools.tool_format import ToolFormat
 
 Messages = Sequence[Mapping[str, Any]]
 
@@ -14,10 +16,8 @@ _INTRODUCTION = """You may call functions to help with the user's request. These
 <tools>
 {tools}
 </tools>
-To call one, answer with its name and arguments as a JSON object in these tags, and nothing else:
-<tool_call>
-{{"name": <function-name>, "arguments": <args-json-object>}}
-</tool_call>"""
+To call one, answer with its name and its arguments, a JSON object, in this form and nothing else:
+{form}"""
 
 
 def with_arguments(messages: Messages, *, as_objects: bool) -> list[dict[str, Any]]:
@@ -26,18 +26,24 @@ def with_arguments(messages: Messages, *, as_objects: bool) -> list[dict[str, An
     return [_with_arguments(message, as_objects) for message in messages]
 
 
-def with_tools_told(messages: Messages, tools: Sequence[Tool]) -> list[dict[str, Any]]:
-    """For a template that knows no tools: a system message tells of them, earlier calls are texts as the model would
-    write them, and results are the user's."""
-    told = [_told(message) for message in messages]
+def with_tools_told(messages: Messages, tools: Sequence[Tool], form: ToolFormat) -> list[dict[str, Any]]:
+    """For a template that does not show tools: a system message tells of them. Where it knows no calls either, those in
+    `messages` are texts as the model would write them, and results are the user's."""
+    told = [_told(message) if form is GENERIC else dict(message) for message in messages]
     if not tools:
         return told
     listed = "\n".join(json.dumps(tool.template_form(), ensure_ascii=False) for tool in tools)
-    text = _INTRODUCTION.format(tools=listed)
+    text = _INTRODUCTION.format(tools=listed, form=_form(form))
     if told and told[0]["role"] == "system":
         own = _text(told[0].get("content"))
         return [{**told[0], "content": f"{own}\n\n{text}"}, *told[1:]]
     return [{"role": "system", "content": text}, *told]
+
+
+def _form(form: ToolFormat) -> str:
+    written = form.written
+    head = written.head.replace("{name}", "<function-name>")
+    return f"{written.opening}{head}<args-json-object>{written.tail}{written.closing}"
 
 
 def _with_arguments(message: Mapping[str, Any], as_objects: bool) -> dict[str, Any]:
