@@ -101,7 +101,8 @@ class KVCache:
         """Brings back, from the store, what follows the offered beginning of a table, as far as these keys go."""
         if self._store is not None and self.prefix is not None:
             for index in range(table.num_offered, len(keys)):
-                if not self._store.load(keys[index], table.at(index)):
+                is_here = bool(self.prefix.match(keys[index : index + 1]).blocks)
+                if not is_here and not self._store.load(keys[index], table.at(index)):
                     return
                 self.offer(table, keys[: index + 1])
 
