@@ -3,9 +3,12 @@
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from twostroke.bench.config import LoadTestConfig
+from twostroke.bench.model_config import ModelBenchConfig
 from twostroke.cli.load_test import run_load_test
+from twostroke.cli.model_bench import run_model_bench
 from twostroke.cli.options import options_of
 
 _LOAD_OPTIONS = (
@@ -34,19 +37,47 @@ _LOAD_OPTIONS = (
 )
 
 
+_MODEL_OPTIONS = ("gen_tokens", "batch", "depth", "repeat", "weights", "kv", "threads", "isa", "perplexity")
+
+
 @click.command("bench")
-@click.option("--url", required=True, help="The server, such as http://127.0.0.1:8000.")
+@click.argument("model_in_process", metavar="[MODEL]", required=False)
+@click.option("--url", help="The server, such as http://127.0.0.1:8000, instead of a MODEL.")
+@options_of(ModelBenchConfig, _MODEL_OPTIONS)
 @options_of(LoadTestConfig, _LOAD_OPTIONS)
 @click.option("--ignore-eos/--no-ignore-eos", default=None, help="Full-length answers; default: unless --dataset.")
 @click.option("--api-key", envvar="TWOSTROKE_API_KEY", help="Better in the environment: TWOSTROKE_API_KEY.")
 @click.option("--html", type=click.Path(dir_okay=False), help="Write a page with charts here.")
 @click.option("--csv", type=click.Path(dir_okay=False), help="Write a row a request here.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(url: str, html: str | None, csv: str | None, as_json: bool, **options: Any) -> None:
-    """Measure an OpenAI-compatible server under load: TTFT, TPOT, throughput.
+def command(model_in_process: str | None, url: str | None, as_json: bool, **options: Any) -> None:
+    """Time MODEL in this process, or any OpenAI-compatible server under load.
 
-    Prompts are made up and all different. Loads of a list (--concurrency 1,4,16 or --rate 0.5,1,2) run one after
-    another. A stage in which this generator was the bottleneck is marked invalid. Ctrl-C ends the run and shows what
-    was gathered.
+    bench MODEL: prefill and decode speed of each combination of --prompt-tokens, --gen-tokens, --batch, --depth,
+    --weights and --kv, beside what the machine allows; medians over --repeat passes.
+
+    bench --url URL: TTFT, TPOT and throughput of a server. Prompts are made up and all different. Loads of a list
+    (--concurrency 1,4,16 or --rate 0.5,1,2) run one after another. A stage in which this generator was the bottleneck
+    is marked invalid.
+
+    Ctrl-C ends either and shows what was gathered.
     """
-    run_load_test(LoadTestConfig(url, **options), html, csv, as_json)
+    if (model_in_process is None) == (url is None):
+        raise click.UsageError("give a MODEL to time here, or --url of a server to load")
+    context = click.get_current_context()
+    given = {name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    if url is not None:
+        _refuse(given & set(_MODEL_OPTIONS), "is for a MODEL, not for --url")
+        kept = {name: options[name] for name in (*_LOAD_OPTIONS, "ignore_eos", "api_key")}
+        run_load_test(LoadTestConfig(url, **kept), options["html"], options["csv"], as_json)
+        return
+    _refuse(given - set(_MODEL_OPTIONS) - {"prompt_tokens"}, "is for --url, not for a MODEL")
+    kept = {name: options[name] for name in _MODEL_OPTIONS}
+    if options["prompt_tokens"] is not None:
+        kept["prompt_tokens"] = options["prompt_tokens"]
+    run_model_bench(ModelBenchConfig(str(model_in_process), **kept), as_json)
+
+
+def _refuse(names: set[str], why: str) -> None:
+    for name in sorted(names):
+        raise click.UsageError(f"--{name.replace('_', '-')} {why}")
