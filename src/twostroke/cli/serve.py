@@ -1,6 +1,7 @@
 """`twostroke serve`: the HTTP server. Owns the command, and what is said before the first request."""
 
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,11 +54,10 @@ def command(model: str, max_batch: int, probe: bool, **flags: Any) -> None:
     keys = Keys.from_file(config.api_key_file) if config.api_key_file else Keys()
     set_up_logs(config.log_format)
     with bind(config) as bound, load(model, max_batch=max_batch, **loading) as llm:
-        hardware = _roofs(llm) if probe else None
         names = config.served_model_name or (_name(model),)
 
         def make() -> "Service":
-            return make_service(llm, config, names, hardware)
+            return make_service(llm, config, names, partial(_roofs, llm) if probe else None)
 
         def started() -> None:
             for line in _about(llm, names, address_of(bound)):

@@ -4,8 +4,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from twostroke.roofline.hardware import HardwareSpec
 from twostroke.server.prepared import Prepared
+from twostroke.server.roof_watch import RoofWatch
 from twostroke.server.timings import Usage, timings
 from twostroke.server.wire import event, text_of
 
@@ -17,7 +17,7 @@ class Head:
     id: str
     model: str
     prepared: Prepared
-    hardware: HardwareSpec | None
+    roofs: RoofWatch
     include_usage: bool = False
     created: int = field(default_factory=lambda: int(time.time()))
 
@@ -31,7 +31,7 @@ class Head:
 
     def timings(self) -> dict[str, Any]:
         """The ledger's account, once every choice has ended."""
-        return timings(self.prepared.choices, self.prepared.seed, self.hardware)
+        return timings(self.prepared.choices, self.prepared.seed, self.roofs.hardware)
 
     def chunk_prefix(self, kind: str) -> str:
         """A chunk of that kind up to and with the bracket that opens its choices."""

@@ -9,9 +9,9 @@ from prometheus_client.registry import Collector
 from twostroke.engine.engine import Engine
 from twostroke.program.phase import Phase
 from twostroke.roofline.bound import attain
-from twostroke.roofline.hardware import HardwareSpec
 from twostroke.server.answer import ClientGone
 from twostroke.server.job import Job
+from twostroke.server.roof_watch import RoofWatch
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500)
 _TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5)
@@ -21,9 +21,9 @@ _RECENT_STEPS = 64
 class Metrics:
     """The server's metrics in a registry of their own. Belongs to the event loop's thread."""
 
-    def __init__(self, engine: Engine, model: str, hardware: HardwareSpec | None) -> None:
+    def __init__(self, engine: Engine, model: str, roofs: RoofWatch) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(_EngineCollector(engine, model, hardware))
+        self._registry.register(_EngineCollector(engine, model, roofs))
 
         def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
             return Histogram(f"twostroke_{name}", text, buckets=buckets, registry=self._registry)
@@ -81,10 +81,10 @@ class Metrics:
 class _EngineCollector(Collector):
     """What the engine and its ledger say at the time of asking; another thread's numbers, each read at once."""
 
-    def __init__(self, engine: Engine, model: str, hardware: HardwareSpec | None) -> None:
+    def __init__(self, engine: Engine, model: str, roofs: RoofWatch) -> None:
         self._engine = engine
         self._model = model
-        self._hardware = hardware
+        self._roofs = roofs
 
     def collect(self) -> Iterator[Metric]:
         cache = self._engine.cache
@@ -136,8 +136,8 @@ class _EngineCollector(Collector):
             moved, flops = sum(step.bytes for step in steps), sum(step.flops for step in steps)
             byte_s.add_metric((phase,), moved / seconds)
             flop_s.add_metric((phase,), flops / seconds)
-            if self._hardware is not None:
+            if (hardware := self._roofs.hardware) is not None:
                 read = sum(step.weight_bytes + step.kv_bytes for step in steps) / len(steps)
-                reached = attain(flops, moved, seconds, working_set_bytes=max(1.0, read), hardware=self._hardware)
+                reached = attain(flops, moved, seconds, working_set_bytes=max(1.0, read), hardware=hardware)
                 share.add_metric((phase,), reached.roof_fraction or 0.0)
         yield from (byte_s, flop_s, share)

@@ -22,6 +22,7 @@ from twostroke.server.dialect import Dialect
 from twostroke.server.lifecycle import Lifecycle
 from twostroke.server.limits import Admission
 from twostroke.server.metrics import Metrics
+from twostroke.server.roof_watch import RoofWatch
 from twostroke.server.service import Service
 from twostroke.server.workers import Workers
 
@@ -33,10 +34,14 @@ _log = logging.getLogger("twostroke.server")
 
 
 def make_service(
-    llm: LLM, config: ServerConfig, names: tuple[str, ...], hardware: HardwareSpec | None = None
+    llm: LLM, config: ServerConfig, names: tuple[str, ...], measure: Callable[[], HardwareSpec] | None = None
 ) -> Service:
-    """What an application needs, in a running event loop. The engine's thread runs until `serving.stop`."""
+    """What an application needs, in a running event loop. The engine's thread runs until `serving.stop`.
+
+    `measure` gives the roofs, now and whenever an answer comes out above them.
+    """
     engine = llm.running.engine
+    roofs = RoofWatch(measure() if measure else None, measure, lambda: not engine.has_work)
     dialect = Dialect(llm)
     dialect.prepare()
     return Service(
@@ -49,22 +54,23 @@ def make_service(
             config.max_queued, config.max_queued_tokens, lambda: engine.ledger.summary(Phase.PREFILL).tok_s
         ),
         workers=Workers(config.prepare_timeout),
-        metrics=Metrics(engine, names[0], hardware),
-        hardware=hardware,
+        metrics=Metrics(engine, names[0], roofs),
+        roofs=roofs,
     )
 
 
 def bind(config: ServerConfig) -> socket.socket:
     """A socket that has its address and does not listen yet. Raises ConfigError where it cannot be had."""
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
     try:
-        found = socket.socket(family, socket.SOCK_STREAM)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)  # connections have the same
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # of a connection that is to be closed, its reader gone
             found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(config.stall_timeout * 1000))
         found.bind((config.host, config.port))
     except OSError as error:
+        found.close()
         raise ConfigError(f"cannot listen on {config.host}:{config.port}: {error.strerror or error}") from None
     return found
 
@@ -81,6 +87,7 @@ async def serve(
         started()
         await server.serve(sockets=[bound])
     finally:
+        service.roofs.close()
         service.workers.close()
         service.serving.stop()
 

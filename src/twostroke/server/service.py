@@ -11,7 +11,6 @@ from starlette.requests import ClientDisconnect, Request
 from twostroke.errors import TwostrokeError
 from twostroke.llm.llm import LLM
 from twostroke.llm.serving import Serving
-from twostroke.roofline.hardware import HardwareSpec
 from twostroke.server.answer import Answer, Patience
 from twostroke.server.config import ServerConfig
 from twostroke.server.dialect import Dialect
@@ -25,6 +24,8 @@ from twostroke.server.metrics import Metrics
 from twostroke.server.parse import Parsed, parse
 from twostroke.server.prepared import Prepared
 from twostroke.server.protocol.fields import RequestModel
+from twostroke.server.roof_watch import RoofWatch
+from twostroke.server.timings import roof_fractions
 from twostroke.server.workers import Workers
 
 M = TypeVar("M", bound=RequestModel)
@@ -34,7 +35,7 @@ _PROGRESS_S = 0.5
 
 @dataclass(frozen=True)
 class Service:
-    """One model served. `hardware` is None where roofs are not known. Belongs to the event loop's thread."""
+    """One model served. Belongs to the event loop's thread."""
 
     serving: Serving
     dialect: Dialect
@@ -44,7 +45,7 @@ class Service:
     admission: Admission
     workers: Workers
     metrics: Metrics
-    hardware: HardwareSpec | None = None
+    roofs: RoofWatch = field(default_factory=RoofWatch)
     started: int = field(default_factory=lambda: int(time.time()))
 
     @property
@@ -85,6 +86,8 @@ class Service:
             self.admission.forget(requests)
             self.lifecycle.remove(job)
             self.metrics.job_ended(job, error)
+            if self.roofs.hardware is not None:
+                self.roofs.saw(max(roof_fractions(job.choices, self.roofs.hardware), default=None))
             request.scope["state"]["notes"].update(_notes(job))
 
         config = self.config
@@ -96,7 +99,7 @@ class Service:
     def head(self, prefix: str, model: str | None, prepared: Prepared, request: Request, *, usage: bool) -> Head:
         """What the response's chunks share; its id is the request's."""
         number = request.scope["state"]["request_id"].removeprefix("req-")
-        return Head(f"{prefix}-{number}", model or self.names[0], prepared, self.hardware, usage)
+        return Head(f"{prefix}-{number}", model or self.names[0], prepared, self.roofs, usage)
 
     def _checked(self, request: Request, parsed: Parsed[M]) -> M:
         if parsed.ignored:

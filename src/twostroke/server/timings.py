@@ -59,6 +59,13 @@ def timings(choices: Sequence[Choice], seed: int, hardware: HardwareSpec | None)
     }
 
 
+def roof_fractions(choices: Sequence[Choice], hardware: HardwareSpec) -> list[float]:
+    """The share of its roof that each phase reached which ran."""
+    account = timings(choices, 0, hardware)
+    shares = [account[phase]["roof_fraction"] for phase in ("prefill", "decode")]
+    return [share for share in shares if share is not None]
+
+
 def phase_fields(totals: Sequence[PhaseTotals], hardware: HardwareSpec | None) -> dict[str, Any]:
     """One phase's shares, added up, and where they stand under the roofs where those are known."""
     names = ("tokens", "seconds", "flops", "weight_bytes", "kv_bytes", "activation_bytes")
