@@ -11,9 +11,11 @@ _ERRORS = {
     "400": "A field is wrong, unknown or not supported; the error names it.",
     "401": "A key is needed.",
     "404": "There is no such model or path.",
+    "408": "The body did not come in time.",
     "413": "The body is too large.",
     "429": "Too much waits; Retry-After says when to come again.",
     "503": "The server is shutting down, or had no time to read the request.",
+    "504": "The answer took too long.",
 }
 
 
@@ -29,7 +31,7 @@ def openapi_document() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "Twostroke", "version": __version__},
         "paths": paths,
-        "components": {"schemas": {**schemas["$defs"], "Error": _error()}},
+        "components": {"schemas": {**schemas["$defs"], "Error": _error(), "MessagesError": _messages_error()}},
     }
 
 
@@ -41,11 +43,12 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         reference = {"$ref": f"#/components/schemas/{endpoint.body.__name__}"}
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": reference}}}
         if "stream" in endpoint.body.model_fields:
-            content["text/event-stream"] = {"schema": {"type": "string"}}
+            content["text/event-stream"] = {}  # events of several forms; api.md says which
     operation["responses"]["200"]["content"] = content
     if "{" in endpoint.path:
         operation["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}]
-    failure = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    name = "MessagesError" if endpoint.path.startswith("/v1/messages") else "Error"
+    failure = {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
     for status, text in _ERRORS.items():
         operation["responses"][status] = {"description": text, "content": failure}
     return operation
@@ -56,3 +59,9 @@ def _error() -> dict[str, Any]:
     fields = {"message": {"type": "string"}, "type": {"type": "string"}, "param": nullable, "code": nullable}
     inner = {"type": "object", "properties": fields, "required": list(fields)}
     return {"type": "object", "properties": {"error": inner}, "required": ["error"]}
+
+
+def _messages_error() -> dict[str, Any]:
+    inner = {"type": "object", "properties": {"type": {"type": "string"}, "message": {"type": "string"}}}
+    fields = {"type": {"const": "error"}, "error": {**inner, "required": ["type", "message"]}}
+    return {"type": "object", "properties": fields, "required": list(fields)}

@@ -44,7 +44,7 @@ class SamplingRequest(RequestModel):
     min_p: float | None = supported(None, "Leave out tokens below this fraction of the likeliest's.", ge=0, le=1)
     presence_penalty: float | None = supported(None, "Taken from logits of tokens in the answer.", ge=-100, le=100)
     frequency_penalty: float | None = supported(None, "The same for each time a token is in it.", ge=-100, le=100)
-    repetition_penalty: float | None = supported(None, "Above 1: tokens seen become less likely.", gt=0, le=100)
+    repetition_penalty: float | None = supported(None, "Above 1: tokens seen become less likely.", ge=0.01, le=100)
     logit_bias: Annotated[dict[str, Bias], Field(max_length=MAX_BIASES)] | None = supported(
         None, "Added to the logits of tokens, by token id."
     )
