@@ -12,6 +12,7 @@ import gguf
 import pytest
 from tests.cli.command_line import invoke, json_of, output_of
 from tests.golden_families import FOLDER
+from tests.models.test_hf_text import write_wrapped
 from tests.tiny import write_tiny_gguf
 from tests.tiny_directory import write_tiny_directory
 from tests.tiny_families import write_tiny_family
@@ -126,7 +127,18 @@ def test_shapes_of_the_program(tiny: str) -> None:
     assert k["decode"]["flops"] == 2 * 32 * 64 and k["decode"]["weight_bytes"] == 32 * 64 * 5 / 8
     assert k["prefill"]["flops"] == 512 * k["decode"]["flops"]
     lines = output_of("inspect", tiny, "--program", "--unfused").splitlines()
-    assert len(lines[lines.index("program, unfused: prefill of 512 tokens, then a decode step") :]) == len(ops) + 3
+    shown = lines[lines.index("program, unfused: prefill of 512 tokens, then a decode step") :]
+    of_second_layer = sum(op["outputs"][0]["name"].startswith("blk.1.") for op in ops)
+    assert len(shown) == len(ops) - of_second_layer + 5  # two headings, the layer's and that of those alike, the total
+    assert max(map(len, shown)) < 120
+
+
+def test_layers_that_are_alike_are_shown_once(tmp_path: Path) -> None:
+    """Windows alternate in this family; the lines add up."""
+    path = write_tiny_family(tmp_path / "m.gguf", "gemma2", num_layers=6)
+    text = output_of("inspect", str(path), "--program", "--tokens", "100")
+    assert [line.strip() for line in text.splitlines() if line.strip().startswith("layer ")] == ["layer 0", "layer 1"]
+    assert "layers 2, 4, as layer 0" in text and "layers 3, 5, as layer 1" in text
 
 
 def test_an_unknown_architecture_is_shown_and_named(tmp_path: Path) -> None:
@@ -239,3 +251,10 @@ def test_a_directory_that_cannot_run_says_why(tmp_path: Path) -> None:
     assert (shown["runs"], shown["architecture"]) == (False, "mamba2")
     first, second = shown["reasons"]
     assert "mamba2" in first and "tokenizer.json is missing" in second
+
+
+def test_what_loading_would_warn_of_is_shown(tmp_path: Path) -> None:
+    folder = write_wrapped(tmp_path, "gemma3", "gemma3", "language_model.model.", "lm_head", "vision_tower.a.weight")
+    note = "gemma3 runs as a text model; tensors passed over: 1 of vision_tower"
+    assert json_of("inspect", str(folder))["warnings"] == [note]
+    assert f"note          {note}" in output_of("inspect", str(folder))

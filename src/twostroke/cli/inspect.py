@@ -85,6 +85,7 @@ def _fields(
         "state_bytes": found.state_bytes,
         "runs": not found.reasons,
         "reasons": list(found.reasons),
+        "warnings": list(found.warnings),
         "metadata": {key: _plain(value) for key, value in stored.metadata.items()},
         "tensor_types": [asdict(share) for share in type_shares(stored.tensors)],
     }
@@ -129,6 +130,7 @@ def _overview(model: str, found: Inspection) -> list[list[str]]:
         ["KV cache", "not known" if kv is None else f"{bytes_text(kv)} a token in 16 bits"],
         *([["state", f"{bytes_text(found.state_bytes)} a request in 32 bits"]] if found.state_bytes else []),
         *(["cannot run", printable(reason)] for reason in found.reasons),
+        *(["note", printable(warning)] for warning in found.warnings),
     ]
 
 

@@ -27,6 +27,8 @@ from twostroke.weights.gguf import GGUFFile
 class Inspection:
     """What is stored, the program where it is known, and the reasons why the model cannot run (none: it can).
 
+    `warnings` are what running it would warn of.
+
     `bits` has the bits a weight of each of the program's tensors.
     """
 
@@ -34,14 +36,17 @@ class Inspection:
     program: Program | None
     bits: Mapping[str, float]
     reasons: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, path: Path) -> Self:
         """Raises ModelFileError and UnsupportedModelError only where the files' headers cannot be read."""
         stored = StoredModel.read(path)
-        reasons = (_reason(partial(_check_loads, path)), _reason(stored.tokenizer))
+        warnings: list[str] = []
+        reasons = (_reason(partial(_check_loads, path, warnings)), _reason(stored.tokenizer))
         found = tuple(reason.removeprefix(f"{path}: ") for reason in reasons if reason is not None)
-        return cls(stored, *(_directory_program(path) if path.is_dir() else _file_program(path)), found)
+        program = _directory_program(path) if path.is_dir() else _file_program(path)
+        return cls(stored, *program, found, tuple(warnings))
 
     @property
     def parameters(self) -> int:
@@ -80,9 +85,11 @@ def _reason(check: Callable[[], object]) -> str | None:
     return None
 
 
-def _check_loads(path: Path) -> None:
+def _check_loads(path: Path, warnings: list[str]) -> None:
+    """Adds what loading would warn of."""
     model = load_model(path)
     model.source.close()
+    warnings += model.warnings
     refuse_unsupported(fuse(model.program))
 
 

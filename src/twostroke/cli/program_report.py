@@ -1,12 +1,12 @@
 """A model's program op by op: shapes, and what each op computes and moves in a decode step and in a prefill.
 
-Owns the per-op sums and their table; the formulas are the cost rules of `program.cost`.
+Owns the per-op sums; their table is `program_table`'s, and the formulas are the cost rules of `program.cost`.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 
-from twostroke.cli.figures import bytes_text, count_text, printable, table
+from twostroke.cli.program_table import program_lines
 from twostroke.program.cost import ChunkShape, CostModel, Resource, StepCost, Storage, measure, op_terms
 from twostroke.program.ops import Op
 from twostroke.program.phase import Phase
@@ -44,14 +44,8 @@ class ProgramReport:
         return {"tokens": self.tokens, "decode": asdict(self.decode), "prefill": asdict(self.prefill), "ops": ops}
 
     def lines(self) -> Iterator[str]:
-        """A table, an op a line, with the totals last."""
-        rows = [["decode FLOPs", "bytes", "prefill FLOPs", "bytes", "op"]]
-        texts = [*self.program.lines(), "total"]
-        for text, costs in zip(texts, [*self.costs, (self.decode, self.prefill)], strict=True):
-            figures = [figure for cost in costs for figure in (count_text(cost.flops), bytes_text(cost.bytes))]
-            rows.append([*figures, printable(text)])
-        for line, row in zip(table([row[:-1] for row in rows], left=0), rows, strict=True):
-            yield f"{line}  {row[-1]}"
+        """A table, an op a line, layers that are alike once, with the totals last."""
+        return program_lines(self.program, self.costs, (self.decode, self.prefill))
 
 
 def report_program(program: Program, storage: Storage, tokens: int) -> ProgramReport:
