@@ -47,6 +47,7 @@ class TinyModel:
     rope_base: float = 10000.0
     rope_factors: bool = False
     metadata: Mapping[str, float | str] = field(default_factory=dict)
+    template: str = CHAT_TEMPLATE
 
     @property
     def size_of_head(self) -> int:
@@ -145,7 +146,7 @@ def write_tokenizer(writer: gguf.GGUFWriter, model: TinyModel) -> None:
     writer.add_bos_token_id(tokens.index("<|endoftext|>"))
     writer.add_eos_token_id(tokens.index("<|im_end|>"))
     writer.add_add_bos_token(False)
-    writer.add_chat_template(CHAT_TEMPLATE)
+    writer.add_chat_template(model.template)
 
 
 def _tensors(model: TinyModel) -> Iterator[tuple[str, tuple[int, ...], float]]:

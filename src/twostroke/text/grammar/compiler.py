@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from twostroke.errors import InvalidRequestError
-from twostroke.text.grammar.constraint import Constraint, one_line
+from twostroke.text.grammar.constraint import Constraint, named_panics, one_line
 from twostroke.text.grammar.grammar import Grammar
 from twostroke.text.tokenizer import Tokenizer
 
@@ -46,7 +46,8 @@ class GrammarCompiler:
         with self._lock:
             kept = self._kept.get(grammar)
         if kept is None:
-            kept = self._compiled(grammar)
+            with named_panics(grammar.name):
+                kept = self._compiled(grammar)
         with self._lock:
             self._kept[grammar] = kept
             self._kept.move_to_end(grammar)

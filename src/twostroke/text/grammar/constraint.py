@@ -1,6 +1,8 @@
 """Constraint: where one answer stands in its grammar. Owns the tokens allowed next; the engine masks with them."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,14 +30,17 @@ class Constraint:
 
         Raises InvalidRequestError where the grammar takes more work at this step than is allowed.
         """
-        allowed = np.frombuffer(self._matcher.compute_bitmask(), np.uint32)[: len(mask)]
+        with named_panics(self._name):
+            allowed = np.frombuffer(self._matcher.compute_bitmask(), np.uint32)[: len(mask)]
         self._check()
         mask[: len(allowed)] = allowed
         mask[len(allowed) :] = 0
 
     def accept(self, token_id: int) -> None:
         """Takes the token chosen. Raises InvalidRequestError where the grammar forbids it, or is too complex."""
-        if not self._matcher.consume_token(token_id):
+        with named_panics(self._name):
+            is_taken = self._matcher.consume_token(token_id)
+        if not is_taken:
             self._check()
 
     @property
@@ -55,6 +60,18 @@ class Constraint:
     def _check(self) -> None:
         if self._matcher.is_error():
             raise InvalidRequestError(f"{self._name}: {one_line(self._matcher.get_error())}")
+
+
+@contextmanager
+def named_panics(name: str) -> Iterator[None]:
+    """A panic in llguidance, which is no Exception in Python, as an InvalidRequestError that names the field: version
+    1.9 panics over some texts that are not ASCII in what it would refuse."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise InvalidRequestError(f"{name} cannot be enforced: it is malformed") from None
 
 
 def one_line(message: str) -> str:

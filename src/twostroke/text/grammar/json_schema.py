@@ -81,7 +81,7 @@ def _check_cost(part: Mapping[str, object], place: str) -> None:
     patterns = part.get("patternProperties")
     for key in patterns if isinstance(patterns, Mapping) else ():
         check_pattern(str(key), f"{place}.patternProperties")
-    if isinstance(step, int | float) and not _is_small(step):
+    if isinstance(step, int | float) and not isinstance(step, bool) and not _is_small(step):
         raise InvalidRequestError(
             f"{place}.multipleOf: {step} is not above 0 and, its digits as well, at most {MAX_STEP}"
         )
