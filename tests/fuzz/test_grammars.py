@@ -88,7 +88,7 @@ def some(draw: random.Random, parts: list[str]) -> str:
 KINDS: dict[str, Callable[[random.Random], Grammar]] = {
     "schema": lambda draw: Grammar.json_schema(schema(draw)),
     "regex": lambda draw: Grammar.regex(some(draw, PATTERN)),
-    "lark": lambda draw: Grammar.lark("start: " + some(draw, LARK)),
+    "lark": lambda draw: Grammar.lark(f'start: {some(draw, LARK)}\na: "x" {draw.choice(LARK)}\nA: /[yz]/'),
 }
 
 
@@ -113,5 +113,5 @@ def test_a_random_grammar_is_refused_in_a_line_or_held_to(kind: str) -> None:
             num_held += 1
         except InvalidRequestError as error:
             assert "\n" not in str(error) and len(str(error)) < 600
-    assert num_held > 10
+    assert num_held >= 5
     assert perf_counter() - started < 20
