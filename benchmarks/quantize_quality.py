@@ -24,6 +24,11 @@ MAIN = "from twostroke.cli.main import main; main()"
 PASSAGE = Path(__file__).parents[1] / "tests" / "golden" / "smollm2-135m-instruct-q4_1.json"
 
 
+def show(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
 def perplexity(path: Path, text: str) -> float:
     with LLM(str(path)) as llm:
         return float(2.718281828459045 ** llm.score(text).mean_nll)
@@ -58,7 +63,7 @@ def main() -> None:
     options = parser.parse_args()
     text = json.loads(PASSAGE.read_text())["passage"]["text"]
     whole = perplexity(options.model, text)
-    print(f"{'type':6} {'ours':>9} {'llama.cpp':>10} {'ours to theirs':>15}     not quantised: {whole:.3f}")
+    show(f"{'type':6} {'ours':>9} {'llama.cpp':>10} {'ours to theirs':>15}     not quantised: {whole:.3f}")
     rows = []
     for kind in options.types:
         with tempfile.TemporaryDirectory() as folder:
@@ -70,9 +75,9 @@ def main() -> None:
                 write_theirs(options.llama_quantize, options.model, theirs, kind, types_of(ours))
                 row |= {"llama_cpp": (other := perplexity(theirs, text)), "ratio": mine / other}
                 line += f" {other:10.3f} {mine / other - 1:+15.2%}"
-            print(line, flush=True)
+            show(line)
             rows.append(row)
-    print(json.dumps({"model": options.model.name, "not_quantised": whole, "types": rows}))
+    show(json.dumps({"model": options.model.name, "not_quantised": whole, "types": rows}))
 
 
 if __name__ == "__main__":

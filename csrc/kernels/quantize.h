@@ -324,9 +324,6 @@ static void in_sixteens(const float* values, int64_t blocks, int blocks_at_once,
 static void quantize_blocks(TensorType type, const float* values, int64_t blocks, uint8_t* bytes) {
     using Search = ScaleSearch<32>;
     switch (type) {
-        case TensorType::Q4_0:
-            return in_sixteens<32>(values, blocks, 16, reinterpret_cast<BlockQ4_0*>(bytes),
-                                   [](Search& s, int n, BlockQ4_0* out) { quantize_unbiased(s, 8, n, out); });
         case TensorType::Q5_0:
             return in_sixteens<32>(values, blocks, 16, reinterpret_cast<BlockQ5_0*>(bytes),
                                    [](Search& s, int n, BlockQ5_0* out) { quantize_unbiased(s, 16, n, out); });

@@ -11,7 +11,7 @@ from twostroke.weights.quantize import quantize
 from twostroke.weights.tensor_types import TensorType
 
 Values = npt.NDArray[np.float32]
-TYPES = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
+TYPES = ("Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
 
 
 def samples() -> dict[str, Values]:
@@ -48,7 +48,7 @@ def test_bits_are_those_of_numpy(name: str, isa: str) -> None:
         np.testing.assert_array_equal(quantize_natively(values, kind, isa), expected)
 
 
-@pytest.mark.parametrize("name", ("F16", "BF16", "F32"))
+@pytest.mark.parametrize("name", ("F16", "BF16", "F32", "Q4_0"))
 def test_plain_types_are_written_too(name: str) -> None:
     values = samples()["wide"]
     np.testing.assert_array_equal(quantize_natively(values, TensorType[name]), quantize(values, TensorType[name]))

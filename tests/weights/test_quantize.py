@@ -15,8 +15,8 @@ from twostroke.weights.quantize import quantizable, quantize
 from twostroke.weights.tensor_types import TensorType
 
 Values = npt.NDArray[np.float32]
-EXACT = ("F32", "F16", "BF16", "Q8_0")
-SEARCHED = ("Q4_0", "Q4_1", "Q5_0", "Q5_1")
+EXACT = ("F32", "F16", "BF16", "Q8_0", "Q4_0")
+SEARCHED = ("Q4_1", "Q5_0", "Q5_1")
 SUPER = ("Q4_K", "Q5_K", "Q6_K")
 # Mean squared error, relative to the mean square, of llama.cpp's own quantisers (quantize_row_*_ref) on `gaussian()`.
 LLAMA_CPP = {"Q4_0": 7.4142e-3, "Q4_1": 6.1264e-3, "Q5_0": 1.8345e-3, "Q5_1": 1.4390e-3, "Q8_0": 2.8754e-5}

@@ -21,8 +21,8 @@ def program_lines(program: Program, costs: Sequence[Costs], whole: Costs) -> Ite
     alike: dict[int, list[int]] = {}
     layers = [(layer, [index for index, _ in run]) for layer, run in groupby(enumerate(program.ops), _layer_of)]
     keys = {layer: _key(program, costs, run) for layer, run in layers if layer is not None}
-    for layer, key in keys.items():
-        alike.setdefault(shown.setdefault(key, layer), []).append(layer)
+    for number, key in keys.items():
+        alike.setdefault(shown.setdefault(key, number), []).append(number)
     for layer, run in layers:
         if layer is not None and shown[keys[layer]] != layer:
             continue

@@ -1,6 +1,7 @@
 """Float32 to packed blocks by the compiled core. Owns the choice of who packs; `weights.quantize` is what it means.
 
 The core gives the same bits as the NumPy quantisers on every instruction set, many times faster.
+Types without a search are NumPy's.
 """
 
 import numpy as np
@@ -13,7 +14,7 @@ from twostroke.weights.tensor_types import TensorType
 
 _NATIVE = frozenset(
     {
-        *(TensorType.Q4_0, TensorType.Q4_1, TensorType.Q5_0, TensorType.Q5_1, TensorType.Q8_0),
+        *(TensorType.Q4_1, TensorType.Q5_0, TensorType.Q5_1, TensorType.Q8_0),
         *(TensorType.Q4_K, TensorType.Q5_K, TensorType.Q6_K),
     }
 )

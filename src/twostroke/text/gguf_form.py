@@ -97,7 +97,7 @@ def _forms(
         kind = PRE_TOKENIZER_KINDS[name]
         library = LibraryTokenizer(BPE())
         library.pre_tokenizer = kind.pre_tokenizer()
-        library.normalizer = kind.normalizer()  # type: ignore[assignment]
+        library.normalizer = kind.normalizer()
         if kind.ignore_merges == bool(model.get("ignore_merges")) and _cut(library) == cut:
             yield {"model": "gpt2", "pre": name, "merges": [" ".join(merge) for merge in merges]}
 
