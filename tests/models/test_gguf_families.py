@@ -1,17 +1,23 @@
 """What GGUF metadata say and leave unsaid of each architecture: windows, scalings, experts, constants."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.tiny_families import write_tiny_family
 
 from twostroke.errors import ModelFileError, UnsupportedModelError
 from twostroke.models.config import ModelConfig
 from twostroke.models.gguf_config import config_from_gguf
+from twostroke.models.load import dequantized, load_model
 from twostroke.models.rope_scaling import RopeScaling
 from twostroke.program.builder import Layer
+from twostroke.program.reference import ReferenceExecutor
 from twostroke.program.values import RopeSpec, Weight
+from twostroke.weights.gguf_writer import write_gguf
+from twostroke.weights.tensor_types import TensorType
 
 KEYS: dict[str, Any] = {
     "block_count": 4,
@@ -149,3 +155,42 @@ def test_bad_keys_are_named(arch: str, keys: dict[str, Any]) -> None:
 def test_attention_that_is_not_causal_is_refused(value: Any) -> None:
     with pytest.raises(UnsupportedModelError, match=r"attention\.causal"):
         read("llama", {"attention.causal": value})
+
+
+def test_architectures_that_are_another_for_text() -> None:
+    """Keys are under their own names. Experts of granitemoe are routed as Mixtral's and scaled as Granite's."""
+    for name, family in (("qwen2vl", "qwen2"), ("qwen3vl", "qwen3"), ("qwen3vlmoe", "qwen3moe")):
+        experts = {"expert_count": 4, "expert_used_count": 2} if name.endswith("moe") else {}
+        config = read(name, {**experts, "rope.dimension_sections": np.array([2, 3, 3, 0]), "rope.freq_base": 1e6})
+        assert (config.architecture, config.rope_base, config.rope_pairing) == (family, 1e6, "half")
+    keys = {"expert_count": 4, "expert_used_count": 2, "residual_scale": 0.5, "logit_scale": 4.0}
+    config = read("granitemoe", keys)
+    assert (config.architecture, config.num_experts, config.rope_pairing) == ("granite", 4, "interleaved")
+    assert (config.residual_scale, config.logit_scale, config.renormalize_experts) == (0.5, 0.25, True)
+
+
+def test_a_granite_of_experts_is_that_of_one_expert_where_all_are_alike(tmp_path: Path) -> None:
+    """With the same matrices in every expert, shares that sum to 1 leave one feed-forward layer."""
+    dense = load_model(write_tiny_family(tmp_path / "dense.gguf", "granite", types="F32"))
+    weights = dequantized(dense.source)
+    tensors = {name: weights(name) for name in dense.program.weights}
+    dim, rng = dense.config.dim, np.random.default_rng(0)
+    for layer in range(dense.config.num_layers):
+        for part in ("gate", "up", "down"):
+            matrix = tensors.pop(f"blk.{layer}.ffn_{part}.weight")
+            tensors[f"blk.{layer}.ffn_{part}_exps.weight"] = np.stack([matrix] * 4)
+        tensors[f"blk.{layer}.ffn_gate_inp.weight"] = rng.standard_normal((4, dim)).astype(np.float32)
+    experts = {"granitemoe.expert_count": 4, "granitemoe.expert_used_count": 2}
+    keys = {key.replace("granite.", "granitemoe."): value for key, value in dense.metadata.items()}
+    table = {name: (TensorType.F32, values.shape) for name, values in tensors.items()}
+    named = {**keys, **experts, "general.architecture": "granitemoe"}
+    write_gguf(tmp_path / "moe.gguf", named, table, lambda name: tensors[name].reshape(-1).view(np.uint8))
+    mixed = load_model(tmp_path / "moe.gguf")
+    ids = np.arange(30, 50)
+    found, expected = (
+        ReferenceExecutor(model.program, dequantized(model.source), np.float64) for model in (mixed, dense)
+    )
+    logits = [each.forward(each.new_state(), ids)["logits"] for each in (found, expected)]
+    np.testing.assert_allclose(logits[0], logits[1], rtol=0, atol=1e-9 + 1e-6 * np.abs(logits[1]).max())
+    for model in (mixed, dense):
+        model.source.close()

@@ -13,7 +13,7 @@ from typing import Self
 from twostroke.cli.program_report import ProgramReport, report_program
 from twostroke.cli.stored_model import StoredModel
 from twostroke.errors import ContextLengthError, TwostrokeError, UnsupportedModelError
-from twostroke.models.gguf_config import config_from_gguf
+from twostroke.models.gguf_config import architecture, config_from_gguf
 from twostroke.models.load import Source, load_model, with_parts
 from twostroke.models.registry import build_program, family_of
 from twostroke.native.refusals import refuse_unsupported
@@ -112,7 +112,7 @@ def _file_program(path: Path) -> tuple[Program | None, Mapping[str, float]]:
     lacks one of its tensors."""
     with closing(GGUFFile.open(path)) as file:
         try:
-            family_of(str(file.metadata.get("general.architecture")))
+            family_of(architecture(file.metadata))
             config = config_from_gguf(file.metadata, {name: info.shape for name, info in file.tensors.items()})
             program, weights = build_program(config), with_parts(file, config)
         except TwostrokeError:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from twostroke.errors import ModelFileError
+from twostroke.models.hf_text import text_config
 from twostroke.text.chat import ChatTemplate
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.weights.checkpoint import Checkpoint
@@ -70,7 +72,10 @@ class StoredModel:
     def context_length(self) -> int | None:
         """The longest context that the files state, in tokens."""
         key = "max_position_embeddings" if self.path.is_dir() else f"{self.architecture}.context_length"
-        value = self.metadata.get(key)
+        try:
+            value = text_config(self.metadata).get(key)
+        except ModelFileError:
+            return None
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def tokenizer(self) -> Tokenizer:

@@ -18,6 +18,8 @@ from twostroke.weights.gguf import MetadataValue
 
 Metadata = Mapping[str, MetadataValue]
 
+# Architectures whose equations, for text, are those of another.
+_SAME_FOR_TEXT = {"qwen2vl": "qwen2", "qwen3vl": "qwen3", "qwen3vlmoe": "qwen3moe", "granitemoe": "granite"}
 # The converter reorders query and key rows of these, so that rotated pairs lie side by side.
 _INTERLEAVED = frozenset({"llama", "granite", "granitemoe", "smollm3"})
 _MIXTURES = frozenset({"qwen2moe", "qwen3moe", "olmoe", "gpt-oss"})
@@ -49,7 +51,7 @@ def config_from_gguf(metadata: Metadata, tensor_shapes: Shapes) -> ModelConfig:
     name = architecture(metadata)
     if name in HF_ARCHITECTURES:
         raise UnsupportedModelError(f"architecture {name!r} is read from Hugging Face directories only, not from GGUF")
-    facts = Facts({**_UNSAID.get(name, {}), **metadata}, "metadata", f"{name}.")
+    facts = Facts({**_UNSAID.get(name, {}), **metadata}, "metadata", f"{metadata['general.architecture']}.")
     facts.require_only("attention.causal", True)
     for key in ("attention.clamp_kqv", "attention.max_alibi_bias", "leading_dense_block_count"):
         facts.require_only(key, 0)
@@ -83,11 +85,11 @@ def config_from_gguf(metadata: Metadata, tensor_shapes: Shapes) -> ModelConfig:
 
 
 def architecture(metadata: Metadata) -> str:
-    """`general.architecture`. Raises ModelFileError where it is missing or not a name."""
+    """The family of `general.architecture`. Raises ModelFileError where it is missing or not a name."""
     value = metadata.get("general.architecture")
     if not isinstance(value, str) or not value:
         raise ModelFileError("metadata 'general.architecture' is missing or not a string")
-    return value
+    return _SAME_FOR_TEXT.get(value, value)
 
 
 def _name(metadata: Metadata, default: str) -> str:
