@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,14 +50,16 @@ def ours(load: Load) -> dict[str, float]:
     return {
         "ttft": stage["ttft_s"]["p50"],
         "tpot": stage["tpot_s"]["p50"],
+        "requests": stage["requests"]["succeeded"],
         "prompt_tokens": stage["prompt_tokens"]["a_request"]["mean"],
         "output_tokens": stage["output_tokens"]["a_request"]["mean"],
         "lag_p99": stage["generator"]["p99"],
     }
 
 
-def guidellm(command: str, load: Load, folder: Path) -> dict[str, float]:
-    """Its report's medians of requests that succeeded."""
+def guidellm(command: str, load: Load, folder: Path, seed: int) -> dict[str, float]:
+    """Its report's medians of requests that succeeded. Its prompts depend on the seed alone: the same ones again would
+    be in a prefix cache."""
     report = folder / "report.json"
     backend = f"kind=openai_http,target={load.url},request_format=/v1/completions,model={load.model}"
     arguments = ["run", "--backend", f"{backend},validate_backend=false", "--output", f"kind=json,path={report}"]
@@ -64,15 +67,18 @@ def guidellm(command: str, load: Load, folder: Path) -> dict[str, float]:
     arguments += ["--constraint", f"kind=max_requests,count={load.requests}"]
     arguments += ["--tokenizer", f"kind=huggingface_auto,model={folder}", "--disable-console"]
     lengths = f"prompt_tokens={load.prompt_tokens},output_tokens={load.output_tokens}"
+    arguments += ["--seed", f"kind=static,value={seed}"]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     arguments += ["--data", f"kind=synthetic_text,{lengths}"]
     subprocess.run([command, *arguments], capture_output=True, check=True, env=environment)
     metrics: Mapping[str, Any] = json.loads(report.read_text("utf-8"))["benchmarks"][0]["metrics"]
-    if metrics["request_totals"]["successful"] < load.requests:
-        raise SystemExit(f"guidellm: requests by outcome were {metrics['request_totals']}")
+    outcomes = metrics["request_totals"]
+    if outcomes["errored"] or outcomes["successful"] < 0.9 * load.requests:
+        raise SystemExit(f"guidellm: requests by outcome were {outcomes}")
     return {
         "ttft": metrics["time_to_first_token_ms"]["successful"]["median"] / 1e3,
         "tpot": metrics["inter_token_latency_ms"]["successful"]["median"] / 1e3,
+        "requests": outcomes["successful"],
         "prompt_tokens": metrics["prompt_token_count"]["successful"]["mean"],
         "output_tokens": metrics["output_token_count"]["successful"]["mean"],
     }
@@ -96,7 +102,7 @@ def compare(command: str, load: Load, rounds: int) -> dict[str, Any]:
         write_tokenizer(load.tokenizer, folder)
         for number in range(rounds):
             found["twostroke"].append(ours(load))
-            found["guidellm"].append(guidellm(command, load, folder))
+            found["guidellm"].append(guidellm(command, load, folder, time.time_ns() % 2**31))
             for who, results in found.items():
                 click.echo(f"{number} {who} " + str({key: round(value, 5) for key, value in results[-1].items()}))
     medians = {
