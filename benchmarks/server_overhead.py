@@ -2,7 +2,8 @@
 
     python benchmarks/server_overhead.py [--model smollm2] [--streams 16] [--tokens 128]
 
-Prints one JSON object. `loop_us_a_token` is CPU time of the event loop's thread a token: text, events, sockets.
+Prints one JSON object. `loop_*_us_a_token` is CPU time of the event loop's thread a token: its own
+(text, events), and the system's (sockets).
 `engine_us_a_token` is time of engine steps outside the native executor. `decode_tok_s` is all streams together.
 """
 
@@ -10,8 +11,8 @@ import argparse
 import asyncio
 import json
 import multiprocessing
+import resource
 import sys
-import time
 from typing import Any
 
 from twostroke import LLM
@@ -42,24 +43,27 @@ async def measure(llm: LLM, streams: int, tokens: int) -> dict[str, Any]:
     serving = asyncio.create_task(server.serve(sockets=[bound]))
     port = int(address_of(bound).rpartition(":")[2])
     for _ in range(2):
-        before, cpu = both(llm), time.thread_time()
+        before, cpu = both(llm), resource.getrusage(resource.RUSAGE_THREAD)
         context = multiprocessing.get_context("spawn")
         reader = context.Process(target=read_all, args=(port, streams, tokens))
         reader.start()
         while reader.is_alive():
             await asyncio.sleep(0.05)
-        after, cpu = both(llm), time.thread_time() - cpu
+        after, ended = both(llm), resource.getrusage(resource.RUSAGE_THREAD)
     server.should_exit = True
     await serving
     service.serving.stop()
-    return figures(before, after, cpu)
+    user, system = ended.ru_utime - cpu.ru_utime, ended.ru_stime - cpu.ru_stime
+    return figures(before, after, user, system)
 
 
 def both(llm: LLM) -> tuple[PhaseTotals, PhaseTotals]:
     return llm.totals(Phase.PREFILL), llm.totals(Phase.DECODE)
 
 
-def figures(before: tuple[PhaseTotals, ...], after: tuple[PhaseTotals, ...], cpu: float) -> dict[str, Any]:
+def figures(
+    before: tuple[PhaseTotals, ...], after: tuple[PhaseTotals, ...], user: float, system: float
+) -> dict[str, Any]:
     tokens = after[1].tokens - before[1].tokens
     steps = after[1].steps - before[1].steps
     seconds = sum(b.seconds - a.seconds for a, b in zip(before, after, strict=True))
@@ -68,7 +72,8 @@ def figures(before: tuple[PhaseTotals, ...], after: tuple[PhaseTotals, ...], cpu
         "tokens": tokens,
         "steps": steps,
         "decode_tok_s": tokens / (after[1].seconds - before[1].seconds),
-        "loop_us_a_token": 1e6 * cpu / tokens,
+        "loop_user_us_a_token": 1e6 * user / tokens,
+        "loop_system_us_a_token": 1e6 * system / tokens,
         "engine_us_a_token": 1e6 * (seconds - native) / tokens,
         "native_us_a_token": 1e6 * native / tokens,
     }
