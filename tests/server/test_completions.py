@@ -102,6 +102,7 @@ def test_a_bias_is_applied(server: RunningServer, tiny: LLM) -> None:
         ({"suffix": "x"}, "suffix"),
         ({"best_of": 2}, "best_of"),
         ({"n": 0}, "n"),
+        ({"n": 64, "prompt": ["x"] * 17}, "n: 17 prompts"),
         ({"n": 65}, "n"),
         ({"logprobs": 21}, "logprobs"),
         ({"stream_options": {"include_usage": True}}, "stream_options"),

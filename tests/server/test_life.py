@@ -25,14 +25,16 @@ def until(condition: Callable[[], bool], seconds: float = 10) -> None:
 class RawClient:
     """A socket that has sent a request; what comes back is read by hand."""
 
-    def __init__(self, server: RunningServer, *, buffer: int | None = None, **body: Any) -> None:
+    def __init__(
+        self, server: RunningServer, path: str = "/v1/completions", *, buffer: int | None = None, **body: Any
+    ) -> None:
         self.socket = socket.socket()
         if buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
         self.socket.connect(("127.0.0.1", int(server.url.rpartition(":")[2])))
         self.socket.settimeout(10)
         data = json.dumps(body).encode()
-        head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n"
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n"
         self.socket.sendall(head.encode() + data)
 
     def read_until(self, mark: bytes) -> bytes:
@@ -182,3 +184,17 @@ def test_request_ids_are_the_clients_or_new(server: RunningServer) -> None:
     assert given.headers["x-request-id"] == "abc-1"
     new = {server.client.get("/health", headers={"x-request-id": bad}).headers["x-request-id"] for bad in ("", "a b")}
     assert len(new) == 2 and all(name.startswith("req-") for name in new)
+
+
+def test_embeddings_end_with_their_client_and_in_time(tiny: LLM) -> None:
+    with running(tiny, request_timeout=0.3) as server:
+        with tiny.running.loop.paused():
+            late = server.post("/v1/embeddings", input=["the rain"] * 40)
+            assert (late.status_code, late.json()["error"]["code"]) == (504, "request_timeout")
+            client = RawClient(server, "/v1/embeddings", input=["the rain"] * 40)
+            until(lambda: server.service.lifecycle.num_exchanges == 1)
+            client.socket.close()
+            until(lambda: server.service.lifecycle.num_exchanges == 0)
+        until(lambda: not server.engine.has_work)
+        assert server.metric("http_requests_total", path="/v1/embeddings", status="499") == 1
+        assert server.post("/v1/embeddings", input="the rain").status_code == 200

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from starlette.types import Receive, Scope, Send
 
-from twostroke.server.errors import ApiError, api_error
+from twostroke.server.errors import api_error, too_late
 from twostroke.server.form import Form
 from twostroke.server.job import Job
 from twostroke.server.wire import KEEP_ALIVE, headers, json_bytes
@@ -46,7 +46,7 @@ class Answer:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         loop = asyncio.get_running_loop()
         gone = loop.create_task(self._watch(receive))
-        late = loop.call_later(self._patience.request, self._job.fail, self._too_late())
+        late = loop.call_later(self._patience.request, self._job.fail, too_late(self._patience.request))
         error: BaseException | None = None
         try:
             await (self._stream(send) if self._is_stream else self._whole(send))
@@ -101,9 +101,6 @@ class Answer:
         while (await receive())["type"] != "http.disconnect":
             pass
         self._job.fail(ClientGone("the client closed the connection"))
-
-    def _too_late(self) -> ApiError:
-        return ApiError(504, f"the answer took longer than {self._patience.request:g} s", "request_timeout")
 
 
 class StreamFailed(Exception):  # noqa: N818 - the client has been told

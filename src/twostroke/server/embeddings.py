@@ -13,6 +13,7 @@ from twostroke.engine.request import Request as EngineRequest
 from twostroke.errors import InvalidRequestError
 from twostroke.llm.embedding import PooledRows, Vector
 from twostroke.server.answer import ClientGone
+from twostroke.server.errors import too_late
 from twostroke.server.prepare import prompt_inputs
 from twostroke.server.prepared import PromptInput
 from twostroke.server.protocol.embeddings import EmbeddingRequest
@@ -82,14 +83,17 @@ class _Batch:
 
     async def run(self, request: Request) -> list[Vector]:
         """Vectors in the order of the inputs. Raises the error of a step that failed, or the one given to `fail`."""
-        gone = asyncio.get_running_loop().create_task(self._watch(request))
+        loop = asyncio.get_running_loop()
+        gone = loop.create_task(self._watch(request))
+        seconds = self._service.config.request_timeout
+        late = loop.call_later(seconds, self.fail, too_late(seconds))
         try:
             for _ in range(self._at_once):
                 self._submit_next()
-            async with asyncio.timeout(self._service.config.request_timeout):
-                await self._done
+            await self._done
         finally:
             gone.cancel()
+            late.cancel()
             self._unsubmitted = iter(())
             for own in self._submitted:
                 self._service.serving.cancel(own)

@@ -80,3 +80,8 @@ def unknown_model(name: str, served: tuple[str, ...]) -> ApiError:
     """404, with the names there are."""
     shown = ", ".join(served)
     return ApiError(404, f"the model {name!r} is not served here; there is {shown}", "model_not_found", "model")
+
+
+def too_late(seconds: float) -> ApiError:
+    """504: the answer is not complete after the time a request may take."""
+    return ApiError(504, f"the answer took longer than {seconds:g} s", "request_timeout")

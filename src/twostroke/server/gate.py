@@ -9,7 +9,7 @@ from collections.abc import Callable
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from twostroke.server.answer import StreamFailed
+from twostroke.server.answer import ClientGone, StreamFailed
 from twostroke.server.auth import Keys
 from twostroke.server.errors import ApiError, api_error
 from twostroke.server.lifecycle import Lifecycle
@@ -45,6 +45,8 @@ class Gate:
         passage = _Passage(scope, send)
         try:
             await self._pass(scope, receive, passage)
+        except ClientGone:
+            pass
         except StreamFailed as failed:  # the client has been told, within the stream
             self._report(failed.__cause__, passage)
         except Exception as error:

@@ -18,6 +18,7 @@ from twostroke.server.job import Choice
 from twostroke.server.prepared import Prepared, PromptInput
 from twostroke.server.protocol.chat import ChatMessage, ChatRequest
 from twostroke.server.protocol.completions import DEFAULT_MAX_TOKENS, CompletionRequest
+from twostroke.server.protocol.fields import MAX_ANSWERS
 from twostroke.server.protocol.sampling import SamplingRequest
 from twostroke.server.tool_use import ToolUse
 from twostroke.text.tools.tool import Tool
@@ -135,6 +136,8 @@ def _prepared(
     llm: LLM, prompts: Sequence[PromptInput], params: SamplingParams, body: SamplingRequest, *, echo: bool
 ) -> Prepared:
     count = body.n or 1
+    if count * len(prompts) > MAX_ANSWERS:
+        raise InvalidRequestError(f"n: {len(prompts)} prompts times {count} are over {MAX_ANSWERS} answers")
     choices: list[Choice] = []
     scored = echo and params.logprobs is not None
     for prompt in prompts:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 MAX_CHOICES = 64
 MAX_PROMPTS = 256
+MAX_ANSWERS = 1024
 MAX_TOKEN_IDS = 2**22
 MAX_STOPS = 32
 MAX_STOP_CHARS = 1024
