@@ -55,6 +55,22 @@ def test_where_a_call_is_free_text_is_too(name: str) -> None:
         assert accepted(compiler.constraint(free), tokenizer, wrong) == wrong[: wrong.index('"x"')]
 
 
+def test_a_call_without_marks_is_held_to_its_schema_too() -> None:
+    form = AnswerFormat.of(TEMPLATES["hermes"])
+    tokenizer = vocabularies(form)[0]
+    grammars = AnswerGrammar(form, tokenizer)
+    compiler = grammars.compiler()
+    free = grammars.allowing(TOOLS, "", holds_many=False)
+    call = '{\n  "name": "add",\n  "arguments": {\n    "a": 1\n  }\n}'
+    for text in (call, f"```json\n{call}\n```"):
+        state = compiler.constraint(free)
+        assert accepted(state, tokenizer, text + "\n") == text
+        assert state.is_stopped
+        assert len(calls(read(reader_of("hermes", tokenizer), tokenizer, text))) == 1
+        wrong = text.replace("1", "true")
+        assert accepted(compiler.constraint(free), tokenizer, wrong) == wrong[: wrong.index("true")]
+
+
 def test_text_before_a_call_where_a_token_begins_it() -> None:
     form = AnswerFormat.of(TEMPLATES["hermes"])
     tokenizer, spelled = vocabularies(form)

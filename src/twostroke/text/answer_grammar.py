@@ -10,7 +10,7 @@ from twostroke.text.answer_format import AnswerFormat
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.grammar.grammar import Grammar, Spelling
 from twostroke.text.tokenizer import Tokenizer
-from twostroke.text.tools.call_rules import call_rules
+from twostroke.text.tools.call_rules import bare_rules, call_rules
 from twostroke.text.tools.tool import Tool
 
 _FINAL = "<|channel|>final<|message|>"
@@ -55,6 +55,9 @@ class AnswerGrammar:
         rules += self._spelling.text_without("text", (*form.begins, *form.passed), _NO_CALL if form.is_bare else "")
         begin = form.written.opening or form.written.head
         follow = " | text calls" if begin.startswith(tuple(self._mark_ids.values()) or ("\0",)) else ""
+        if form.is_bare and not form.written.head.startswith("{"):
+            follow += " | bare"
+            rules += "\n" + bare_rules(tools)
         return Grammar("lark", f"start: text | calls{follow}\n{rules}", "tools", self._before(prompt))
 
     def _before(self, prompt: str) -> str:

@@ -34,6 +34,19 @@ def call_rules(form: ToolFormat, tools: Sequence[Tool], spelling: Spelling, *, h
     return "\n".join(rules) + "\n"
 
 
+def bare_rules(tools: Sequence[Tool]) -> str:
+    """The rule `bare`: one call without marks, its JSON in a fence or not, white space bounded. It uses the rules for
+    arguments of `call_rules`."""
+    named = literal('"name":'), literal('"arguments":')
+    rules = ["bare: json_call | " + f"{literal('```json')} BLANK json_call BLANK {literal('```')}"]
+    rules.append("json_call: " + " | ".join(f"json_call_{index}" for index in range(len(tools))))
+    for index, tool in enumerate(tools):
+        name = literal(f'"{tool.name}"')
+        inner = f'{named[0]} BLANK? {name} BLANK? "," BLANK? {named[1]} BLANK? call_{index}_arguments'
+        rules.append(f'json_call_{index}: "{{" BLANK? {inner} BLANK? "}}"')
+    return "\n".join([*rules, r"BLANK: /[ ]|\n[ \t]{0,24}/", ""])
+
+
 class _Tagged:
     """Rules for arguments that are tagged texts, those that are required and those that are not, in the schema's
     order."""
