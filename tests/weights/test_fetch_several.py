@@ -34,6 +34,7 @@ ONE, TWO = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors
 FILES = {
     "config.json": b'{"model_type": "llama"}',
     "tokenizer.json": b"{}",
+    "1_Pooling/config.json": b'{"pooling_mode_mean_tokens": true}',
     "model.safetensors.index.json": json.dumps({"weight_map": {"a": ONE, "b": TWO}}).encode(),
     ONE: safetensors_bytes({"a": np.arange(6, dtype=np.float32)}),
     TWO: safetensors_bytes({"b": np.arange(4, dtype=np.float16)}),
@@ -71,12 +72,14 @@ def pull_from(host: Host, model: str) -> str:
 
 
 def fetched(host: Host) -> list[str]:
-    return sorted(path.rpartition("/")[2] for method, path, _ in host.requests if method == "GET" and "resolve" in path)
+    gets = [path for method, path, _ in host.requests if method == "GET" and "resolve" in path]
+    return sorted(path.partition("/resolve/main/")[2] for path in gets)
 
 
 def test_a_directory(hub: Host) -> None:
     path = Path(pull_from(hub, "hf:owner/name"))
-    assert sorted(file.name for file in path.iterdir()) == NEEDED == fetched(hub)
+    found = sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.is_file())
+    assert found == NEEDED == fetched(hub)
     with Checkpoint.open(path) as checkpoint:
         assert list(checkpoint.tensors) == ["a", "b"]
     (cached,) = list_cached()

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from twostroke.errors import FetchError, ModelNotFoundError
 from twostroke.weights.gguf_shards import shard_names
@@ -19,6 +19,8 @@ _DIRECTORY_FILES = (
     "merges.txt",
     "chat_template.jinja",
     "chat_template.json",
+    "modules.json",
+    "1_Pooling/config.json",  # what an embedding model pools, and whether it normalises
     "config.json",  # last, so that a directory with it is whole
 )
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -83,7 +85,7 @@ def _only_model(repository: str) -> HubModel:
     weights = _weights(names)
     if not models and weights and "config.json" in names:
         wanted = [*weights, *(name for name in _DIRECTORY_FILES if name in names)]
-        return HubModel(f"hf:{repository}", tuple(_file(repository, name) for name in wanted), True)
+        return HubModel(f"hf:{repository}", tuple(replace(_file(repository, name), name=name) for name in wanted), True)
     listed = ", ".join(models) or "none"
     raise ModelNotFoundError(
         f"hf:{repository}: name one of its GGUF files, hf:{repository}/FILE; it has {listed}"

@@ -94,6 +94,8 @@ def _fetch(fetch: _Fetch, meter: Meter) -> Path:
     *firsts, last = fetch.sources
     for source in firsts:
         target = directory / source.file
+        with disk_errors(target):
+            target.parent.mkdir(exist_ok=True)
         done = sum(sizes.values())
         if (sum_of_file := _sum_of_named(target, source, meter, done)) is None:
             with PartialFile(target, lambda num_bytes: meter.report("check", done + num_bytes)) as part:  # noqa: B023
