@@ -32,7 +32,7 @@ class RunningServer:
         self._started = Event()
         self._thread = Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
         self._thread.start()
-        assert self._started.wait(10)
+        assert self._started.wait(60)
         self.client = httpx.Client(base_url=self.url, timeout=60)
 
     @property

@@ -20,9 +20,10 @@ PROGRAM = "from schemathesis.cli import schemathesis; schemathesis()"
 @pytest.mark.large
 @pytest.mark.skipif(importlib.util.find_spec("schemathesis") is None, reason="schemathesis is not installed")
 @pytest.mark.parametrize("phase", ["coverage", "fuzzing"])
-def test_the_document_is_kept(tiny: LLM, phase: str, tmp_path: Path) -> None:
-    with running(tiny, max_queued=10_000) as server:
+def test_the_document_is_kept(tiny_path: Path, phase: str, tmp_path: Path) -> None:
+    with LLM(tiny_path, threads=1, context=96) as llm, running(llm, max_queued=10_000) as server:
         options = ["--checks", CHECKS, "--max-examples", "40", "--phases", phase, "--seed", "1"]
+        options += ["--request-timeout", "120"]
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM, "run", f"{server.url}/openapi.json", *options],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
