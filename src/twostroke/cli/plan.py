@@ -12,6 +12,7 @@ import click
 from twostroke.errors import ConfigError
 
 if TYPE_CHECKING:
+    from twostroke.roofline.offload import Offload
     from twostroke.roofline.planner import Plan, Scenario
     from twostroke.roofline.target import Target
 
@@ -30,6 +31,7 @@ class Question:
     batches: tuple[int, ...]
     fixed: dict[str, Any]
     machine: dict[str, Any]
+    offload: tuple[str | None, float | None]
 
     @property
     def is_sweep(self) -> bool:
@@ -134,7 +136,7 @@ def _plans(question: Question) -> Iterator["Plan"]:
     targets = [_target(name, question.machine) for name in question.hardware]
     models = [find_planned(question.model, weights) for weights in question.weights]
     for target, model, context, batch in product(targets, models, question.contexts, question.batches):
-        yield make_plan(model, target, _scenario(question, context, batch))
+        yield make_plan(model, target, _scenario(question, context, batch, _offload(question, target)))
 
 
 def _target(name: str, machine: dict[str, Any]) -> "Target":
@@ -147,10 +149,17 @@ def _target(name: str, machine: dict[str, Any]) -> "Target":
     return with_memory(target, int(given["memory_gib"] * 2**30)) if "memory_gib" in given else target
 
 
-def _scenario(question: Question, context: int | None, batch: int) -> "Scenario":
+def _offload(question: Question, target: "Target") -> "Offload | None":
+    from twostroke.roofline.offload import offload_to
+
+    tier, hits = question.offload
+    return None if tier is None else offload_to(tier, target, hits)
+
+
+def _scenario(question: Question, context: int | None, batch: int, offload: "Offload | None" = None) -> "Scenario":
     from twostroke.roofline.planner import Scenario
 
-    fixed = dict(question.fixed)
+    fixed = {**question.fixed, "offload": offload}
     prompt, answer = fixed.pop("prompt"), fixed.pop("answer")
     if context is not None:
         if prompt is None:
@@ -174,6 +183,7 @@ def _question(model: str, options: dict[str, Any]) -> Question:
         tuple(_numbers(options["batch"], "--batch")),
         {**fixed, "drafted": drafted, "accepted": accepted},
         {"bandwidth_gb_s": options["bandwidth"], "memory_gib": options["memory"], "tflops": options["tflops"]},
+        (options["offload"], options["cache_hits"]),
     )
 
 

@@ -91,7 +91,16 @@ class Program:
         return math.lcm(*(op.chunk for op in self.ops if isinstance(op, GatedDelta)))
 
     def readers(self, name: str) -> list[Op]:
-        return [op for op in self.ops if name in op.inputs]
+        return self._readers.get(name, [])
+
+    @cached_property
+    def _readers(self) -> dict[str, list[Op]]:
+        """The ops that read each value, in order: passes ask for all of them."""
+        found: dict[str, list[Op]] = {}
+        for op in self.ops:
+            for name in dict.fromkeys(op.inputs):
+                found.setdefault(name, []).append(op)
+        return found
 
     def lines(self) -> Iterator[str]:
         """The program as text, a line an op."""

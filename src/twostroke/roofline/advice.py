@@ -24,7 +24,15 @@ def advice(plan: Plan) -> Iterator[str]:
 
 
 def _fitting(plan: Plan) -> Iterator[str]:
-    memory = plan.memory
+    memory, placed = plan.memory, plan.placed
+    if placed is not None and plan.scenario.offload is not None:
+        outside, seconds = placed.outside_bytes(plan.decode.work), plan.decode.seconds
+        experts = f", {placed.hits:.0%} of chosen experts are in memory" if plan.model.is_mixture else ""
+        yield (
+            f"{_gb(placed.resident_bytes)} of {_gb(plan.model.weight_bytes)} of weights are in memory{experts};"
+            f" a token reads {_gb(outside)} from {plan.scenario.offload.tier},"
+            f" {seconds.storage / seconds.total:.0%} of its time"
+        )
     if memory.fits is None:
         yield "whether it fits is not known: the hardware's memory is not stated (--memory)"
     elif not memory.fits:
@@ -46,6 +54,7 @@ def _decode(plan: Plan) -> Iterator[str]:
         "reading the KV cache": seconds.kv,
         "arithmetic": seconds.compute,
         "starting kernels": seconds.overhead,
+        "reading what is not in memory": seconds.storage,
     }
     shares = sorted(parts.items(), key=lambda item: -item[1])
     words = ", ".join(f"{part / seconds.total:.0%} {name}" for name, part in shares if part > 0.02 * seconds.total)

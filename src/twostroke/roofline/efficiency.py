@@ -67,7 +67,7 @@ class Efficiency:
     def factors(self) -> tuple[float, ...]:
         """What nominal seconds are multiplied by, in the order of `Seconds`."""
         shares = (self.weights, self.experts, self.kv, self.generated, self.prompt, self.attention)
-        return (self.step_s, self.layer_s, *(1 / share for share in shares))
+        return (self.step_s, self.layer_s, *(1 / share for share in shares), 1.0)
 
     def band(self, phase: Phase, batch: int = 1) -> Band:
         """Between which multiples of the predicted time 80% of measured times were; half and double where nothing like

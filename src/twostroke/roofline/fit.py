@@ -15,6 +15,7 @@ from twostroke.roofline.planned_model import PlannedModel, of_catalogue
 from twostroke.roofline.planner import Plan, Scenario, make_plan
 from twostroke.roofline.target import Target
 
+_LEAST_BITS = 3.5  # no width below has fewer on average
 WIDTHS = ("bf16", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q3_k_m")
 
 
@@ -55,6 +56,8 @@ def quality(model: CatalogueModel, planned: PlannedModel) -> float:
 
 def _widest(model: CatalogueModel, target: Target, scenario: Scenario, min_tok_s: float) -> Plan | None:
     """The plan of the widest format that fits, None where none does."""
+    if target.memory_bytes is not None and model.parameters * _LEAST_BITS / 8 > target.memory_bytes:
+        return None
     try:
         published = of_catalogue(model)
     except UnsupportedModelError:

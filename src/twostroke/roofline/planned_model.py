@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from twostroke.errors import ModelFileError, ModelNotFoundError
@@ -20,7 +20,7 @@ from twostroke.program.program import Program
 from twostroke.program.values import Rows
 from twostroke.roofline.efficiency import WeightClass, weight_class
 from twostroke.roofline.model_catalogue import CatalogueModel, find_model
-from twostroke.roofline.weight_format import find_format
+from twostroke.roofline.weight_format import WeightFormat, find_format, load_formats
 
 # Bits an element of the KV cache takes by type: those of `tensor_types`, and 8-bit floats.
 KV_BITS: Mapping[str, float] = {
@@ -60,7 +60,7 @@ class PlannedModel:
 
     def in_format(self, weights: str) -> "PlannedModel":
         """The same model in another format."""
-        found = find_format(weights)
+        found = find_format(weights, _formats())
         return replace(self, weights=found.name, bits=found.weight_bits(self.program.weights), is_reformatted=True)
 
     @cached_property
@@ -70,6 +70,11 @@ class PlannedModel:
     @cached_property
     def num_parameters(self) -> int:
         return sum(weight.num_elements for weight in self.program.weights.values())
+
+    @cached_property
+    def expert_bytes(self) -> float:
+        """Bytes of the experts of mixtures, all of them."""
+        return sum(self._bytes(name) for name, weight in self.program.weights.items() if len(weight.shape) == 3)
 
     @cached_property
     def state_elements(self) -> int:
@@ -143,6 +148,12 @@ def of_catalogue(model: CatalogueModel, weights: str | None = None) -> PlannedMo
     return _built(model.name, config, weights or native, model.source)
 
 
+@cache
+def _formats() -> dict[str, WeightFormat]:
+    """All formats, read once: a sweep asks for many."""
+    return load_formats()
+
+
 def _path(name: str) -> Path | None:
     """What is on this machine under a name: a file, a directory, a cached model; None for none."""
     from twostroke.weights.fetch import resolve
@@ -183,5 +194,5 @@ def _of_files(name: str, path: Path, weights: str | None) -> PlannedModel:
 
 def _built(name: str, config: ModelConfig, weights: str, source: str) -> PlannedModel:
     program = fuse(build_program(config))
-    found = find_format(weights)
+    found = find_format(weights, _formats())
     return PlannedModel(name, config, program, found.name, found.weight_bits(program.weights), source)

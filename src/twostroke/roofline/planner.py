@@ -14,6 +14,7 @@ from twostroke.errors import ConfigError, ContextLengthError
 from twostroke.program.cost import ChunkShape, CostModel
 from twostroke.roofline.efficiency import PHASES, Efficiency, default_engine, find_efficiency
 from twostroke.roofline.memory_sum import MemorySum, Room, max_batch, max_context, memory_sum
+from twostroke.roofline.offload import Offload, Split, resident, split
 from twostroke.roofline.planned_model import KV_BITS, PlannedModel
 from twostroke.roofline.step_time import Seconds, arithmetic_peak, predict
 from twostroke.roofline.target import Target
@@ -30,6 +31,7 @@ class Scenario:
     kv        type of the cache
     engine    None for the usual one on the hardware
     drafted, accepted   tokens guessed ahead a step, and the chance that each is right: speculation
+    offload   where weights lie that do not fit; None: they must fit
     """
 
     prompt: int = 512
@@ -40,6 +42,7 @@ class Scenario:
     cached: int = 0
     drafted: int = 0
     accepted: float = 0.0
+    offload: Offload | None = None
 
     def __post_init__(self) -> None:
         for name in ("prompt", "answer", "batch"):
@@ -90,6 +93,7 @@ class Plan:
     efficiency: Efficiency
     room: Room
     memory: MemorySum
+    placed: Split | None  # of weights, where some lie outside the memory
     prefill: Prediction | None  # None where the hardware's FLOP/s are not known
     decode: Prediction
 
@@ -142,7 +146,13 @@ def make_plan(model: PlannedModel, target: Target, scenario: Scenario) -> Plan:
     efficiency = find_efficiency(engine, target.kind, model.weight_class)
     room = room_of(target, engine, efficiency)
     memory = memory_sum(model, room, context=scenario.context, batch=scenario.batch, kv=scenario.kv)
+    placed = split(model, memory, scenario.offload) if scenario.offload is not None and not memory.fits else None
     cost = model.cost(scenario.kv)
+    prefill = _prefill(cost, model, target, scenario, efficiency) if target.spec.flops else None
+    decode = _decode(cost, model, target, scenario, efficiency)
+    if placed is not None and scenario.offload is not None:
+        memory, byte_s = resident(memory, placed), scenario.offload.byte_s
+        prefill, decode = prefill and _slowed(prefill, placed, byte_s), _slowed(decode, placed, byte_s)
     return Plan(
         model=model,
         target=target,
@@ -150,8 +160,9 @@ def make_plan(model: PlannedModel, target: Target, scenario: Scenario) -> Plan:
         efficiency=efficiency,
         room=room,
         memory=memory,
-        prefill=_prefill(cost, model, target, scenario, efficiency) if target.spec.flops else None,
-        decode=_decode(cost, model, target, scenario, efficiency),
+        placed=placed,
+        prefill=prefill,
+        decode=decode,
     )
 
 
@@ -198,6 +209,13 @@ def _predicted(work: Work, target: Target, found: Efficiency, band: tuple[float,
     return Prediction(work, seconds, max(floor, band[0] * seconds.total), band[1] * seconds.total)
 
 
+def _slowed(found: Prediction, placed: Split, byte_s: float) -> Prediction:
+    """The same phase with what it reads from outside the memory."""
+    storage = placed.outside_bytes(found.work) / byte_s
+    seconds = replace(found.seconds, storage=storage)
+    return replace(found, seconds=seconds, low=found.low + storage, high=found.high + storage)
+
+
 def inputs_of(plan: Plan) -> Mapping[str, dict[str, Any]]:
     """Every constant that a plan used, with its source."""
     spec, found = plan.target.spec, plan.efficiency
@@ -213,6 +231,10 @@ def inputs_of(plan: Plan) -> Mapping[str, dict[str, Any]]:
         "cached_tokens": (plan.scenario.cached, "as asked"),
         "tokens_a_step": (plan.scenario.tokens_a_step, "as asked"),
     }
+    if (offload := plan.scenario.offload) is not None:
+        named["offload_byte_s"] = (offload.byte_s, offload.source)
+    if plan.placed is not None:
+        named["expert_hits"] = (plan.placed.hits, "as asked or as there is room")
     for name in ("step_s", "layer_s", "weights", "experts", "kv", "generated", "prompt", "attention", "chunk_tokens"):
         named[f"efficiency_{name}"] = (getattr(found, name), found.source)
     for phase in PHASES[:2]:

@@ -26,6 +26,7 @@ class Seconds:
     generated: float
     prompt: float
     attention: float
+    storage: float = 0.0  # reading what is not in memory
 
     @property
     def total(self) -> float:
@@ -34,7 +35,7 @@ class Seconds:
     @property
     def memory(self) -> float:
         """Spent waiting for bytes."""
-        return self.weights + self.experts + self.kv
+        return self.weights + self.experts + self.kv + self.storage
 
     @property
     def compute(self) -> float:
