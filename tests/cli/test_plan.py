@@ -2,6 +2,7 @@
 
 import json
 import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -110,3 +111,11 @@ def test_a_plan_imports_nothing_that_only_runs_need() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_plan_takes_under_half_a_second_of_the_processor() -> None:
+    code = "from twostroke.cli.main import main; main(['plan', 'llama-3.1-8b', '--hardware', 'rtx 4090'])"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0  # twice, for slow machines

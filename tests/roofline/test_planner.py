@@ -3,6 +3,8 @@
 Cases PLN: sizes that other planners had wrong by factors.
 """
 
+from pathlib import Path
+
 import pytest
 
 from twostroke.errors import ConfigError, ContextLengthError, UnsupportedModelError
@@ -126,6 +128,43 @@ def test_pln_09_windows_and_explicit_head_sizes_are_seen() -> None:
     assert token_bytes(small, "f16") == 2 * 28 * 8 * 128 * 2
 
 
+@pytest.mark.parametrize(
+    ("model", "context", "gib"),
+    [
+        ("gemma-3-27b", 131072, 10.4),
+        ("qwen3.5-27b", 262144, 16.0),
+        ("deepseek-v3.1", 163840, 10.7),
+        ("qwen3-0.6b", 40960, 4.4),
+    ],
+)
+def test_pln_09_caches_of_each_kind_of_attention(model: str, context: int, gib: float) -> None:
+    assert kept_bytes(find_planned(model), "f16", context) / 2**30 == pytest.approx(gib, abs=0.06)
+
+
+def test_a_recurrent_state_does_not_grow() -> None:
+    short, long = (plan("qwen3.5-27b", "a100 80gb", prompt=prompt).memory for prompt in (512, 8192))
+    assert short.state_bytes == long.state_bytes > 0
+    assert long.kv_bytes > 5 * short.kv_bytes
+
+
+def test_pln_11_an_encoder_is_refused_by_name_and_no_cache_is_made_up_for_it(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "xlm-roberta", "hidden_size": 1024, "num_hidden_layers": 24}')
+    with pytest.raises(UnsupportedModelError, match="'xlm-roberta'"):
+        find_planned(str(tmp_path))
+
+
+def test_pln_14_scores_of_latent_attention_are_in_the_compute_buffer() -> None:
+    found = plan("deepseek-v2-lite", "rtx 4090", "q4_k_m", prompt=32512, answer=256)
+    assert found.memory.activation_bytes == pytest.approx(2.4 * GB, rel=0.05)
+
+
+def test_pln_19_a_context_far_beyond_the_memory_does_not_fit_and_the_largest_that_does_is_said() -> None:
+    found = plan("llama-3.1-8b", "raspberry pi 5 8gb", "q4_k_m", prompt=130000)
+    assert found.memory.fits is False
+    assert found.memory.total_bytes > 20 * GB
+    assert found.max_context is not None and 8192 < found.max_context < 32768
+
+
 def test_pln_16_the_predictions_are_below_a_bare_roofline_and_have_a_band() -> None:
     found = plan("llama-2-7b", "a100 sxm 80gb", "f16", prompt=512, engine="llama.cpp")
     bare = found.decode.work.read_bytes / found.target.spec.bytes_per_s_at(1)
@@ -145,6 +184,10 @@ def test_pln_16_the_predictions_are_below_a_bare_roofline_and_have_a_band() -> N
         ("qwen2.5-1.5b", 28672),
         ("qwen3-4b", 147456),
         ("qwen3-32b", 262144),
+        ("deepseek-v3", 70272),
+        ("deepseek-r1", 70272),
+        ("gpt2-xl", 307200),
+        ("qwen3.6-27b", 65536),  # 16 of 64 layers keep keys and values; a source that said half forgot their 2 bytes
     ],
 )
 def test_bytes_of_a_token_are_those_published(model: str, expected: int) -> None:
