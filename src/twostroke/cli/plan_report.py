@@ -1,6 +1,7 @@
 """A plan for a reader: memory, the two strokes, what limits. Owns the text; the figures are the planner's."""
 
 from collections.abc import Iterator, Sequence
+from textwrap import wrap
 
 from twostroke.cli.figures import bytes_text, count_text, table
 from twostroke.roofline.advice import advice
@@ -8,7 +9,7 @@ from twostroke.roofline.claim import Judgement
 from twostroke.roofline.fit import Fitting
 from twostroke.roofline.planner import Plan, Prediction
 
-_MILLISECOND = 1e-3
+_WIDTH = 110
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:
@@ -25,10 +26,15 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     yield ""
     yield "what limits, and what would change it"
     for sentence in advice(plan):
-        yield f"  {sentence}"
+        yield from _wrapped(f"- {sentence}")
     yield ""
-    yield f"hardware: {plan.target.source}"
-    yield f"constants: {plan.efficiency.name}, {plan.efficiency.source}"
+    yield from _wrapped(f"hardware: {plan.target.source}")
+    yield from _wrapped(f"constants: {plan.efficiency.name}, {plan.efficiency.source}")
+
+
+def _wrapped(text: str) -> Iterator[str]:
+    """Lines of at most 110 characters; addresses stay whole."""
+    yield from wrap(text, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def weights_text(plan: Plan) -> str:
