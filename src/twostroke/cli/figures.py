@@ -1,19 +1,12 @@
-"""Numbers, tables and strangers' texts as a terminal shows them. Owns their form; measures and prints nothing."""
+"""Numbers, tables and strangers' texts as a terminal shows them. Owns their form; sizes and counts are written as on
+pages. Measures and prints nothing.
+"""
 
 from collections.abc import Iterator, Sequence
 
-_BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
-_DECIMAL = ("", " k", " M", " G", " T", " P")
+from twostroke.explain.figures import bytes_text, count_text
 
-
-def bytes_text(num_bytes: float) -> str:
-    """A size with a binary unit and three digits: 93.8 MiB."""
-    return _scaled(num_bytes, 1024, tuple(f" {unit}" for unit in _BINARY))
-
-
-def count_text(count: float) -> str:
-    """A count with a decimal unit and three digits: 135 M."""
-    return _scaled(count, 1000, _DECIMAL)
+__all__ = ["bytes_text", "count_text", "printable", "seconds_text", "shortened", "table"]
 
 
 def seconds_text(seconds: float) -> str:
@@ -44,11 +37,3 @@ def table(rows: Sequence[Sequence[str]], left: int = 1) -> Iterator[str]:
             for index, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         yield "  ".join(cells).rstrip()
-
-
-def _scaled(number: float, step: int, units: Sequence[str]) -> str:
-    index = 0
-    while round(number) >= step and index + 1 < len(units):
-        number, index = number / step, index + 1
-    digits = 0 if index == 0 or number >= 99.95 else 1 if number >= 9.995 else 2
-    return f"{number:.{digits}f}{units[index]}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import click
 
 from twostroke.cli.figures import bytes_text, table
-from twostroke.cli.plan_report import seconds_text
+from twostroke.explain.figures import time_text
 from twostroke.errors import ConfigError
 from twostroke.llm.llm import LLM
 from twostroke.program.phase import Phase
@@ -48,7 +48,7 @@ def check_plan(plan: Plan, as_json: bool) -> None:
         return
     lines = [("", "predicted", "measured", "predicted/measured")]
     for (name, (was, now)), label in zip(rows.items(), ("prefill", "a token", "memory"), strict=True):
-        text = bytes_text if name == "memory_bytes" else seconds_text
+        text = bytes_text if name == "memory_bytes" else time_text
         lines.append((label, text(was), text(now), f"{was / now:.2f}"))
     for line in table(lines):
         click.echo(line)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from twostroke.cli.figures import bytes_text, count_text
 from twostroke.cli.plan_report import engine_text, plan_lines, sweep_lines, weights_text
-from twostroke.cli.svg import LEFT, RIGHT, WIDTH, Frame, area, chart, dot, line, words
+from twostroke.explain.svg import LEFT, RIGHT, WIDTH, Frame, area, chart, dot, line, words
 from twostroke.roofline.planner import Plan, Prediction, again
 
 _BATCHES = (1, 2, 4, 8, 16, 32, 64)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from twostroke.cli.figures import bytes_text, count_text, table
+from twostroke.explain.figures import time_text
 from twostroke.roofline.advice import advice
 from twostroke.roofline.claim import Judgement
 from twostroke.roofline.fit import Fitting
@@ -101,7 +102,7 @@ def _phase_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
         yield (
             "request",
             f"{scenario.answer:,} tokens",
-            seconds_text(whole),
+            time_text(whole),
             "",
             f"{scenario.answer / whole:,.1f}",
             "",
@@ -111,20 +112,12 @@ def _phase_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
 
 def _times(found: Prediction, tokens: float) -> tuple[str, str]:
     low, high = found.low / tokens, found.high / tokens
-    return seconds_text(found.total / tokens), f"{seconds_text(low)} to {seconds_text(high)}"
+    return time_text(found.total / tokens), f"{time_text(low)} to {time_text(high)}"
 
 
 def _bound(plan: Plan, found: Prediction) -> tuple[str, str]:
     ridge = "" if plan.ridge_point is None else f" (ridge {plan.ridge_point:,.0f})"
     return found.seconds.bound, f"{found.work.intensity:,.1f}{ridge}"
-
-
-def seconds_text(seconds: float) -> str:
-    """Three digits of s, ms or µs."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}" if seconds / size < 1000 else f"{seconds / size:,.0f} {unit}"
-    return f"{seconds:.2g} s"
 
 
 def sweep_lines(plans: Sequence[Plan]) -> Iterator[str]:
@@ -134,7 +127,7 @@ def sweep_lines(plans: Sequence[Plan]) -> Iterator[str]:
     yield ""
     rows = [("hardware", "weights", "batch", "context", "memory", "fits", "TTFT", "TPOT", "tok/s", "in all", "bound")]
     for plan in plans:
-        ttft = "?" if plan.ttft_s is None else seconds_text(plan.ttft_s)
+        ttft = "?" if plan.ttft_s is None else time_text(plan.ttft_s)
         fits = {True: "yes", False: "no", None: "?"}[plan.memory.fits]
         rows.append(
             (
@@ -145,7 +138,7 @@ def sweep_lines(plans: Sequence[Plan]) -> Iterator[str]:
                 bytes_text(plan.memory.total_bytes),
                 fits,
                 ttft,
-                seconds_text(plan.tpot_s),
+                time_text(plan.tpot_s),
                 f"{plan.tok_s:,.1f}",
                 f"{plan.total_tok_s:,.0f}",
                 plan.decode.seconds.bound,
@@ -169,7 +162,7 @@ def fit_lines(found: Sequence[Fitting], limit: int) -> Iterator[str]:
                 bytes_text(each.headroom_bytes),
                 f"{plan.tok_s:,.1f}",
                 f"{low:,.0f} to {high:,.0f}",
-                "?" if plan.ttft_s is None else seconds_text(plan.ttft_s),
+                "?" if plan.ttft_s is None else time_text(plan.ttft_s),
             )
         )
     yield from table(rows, left=2)

@@ -104,7 +104,7 @@ class PlannedModel:
     def embedding_bytes(self) -> float:
         return self._bytes("token_embd.weight")
 
-    @property
+    @cached_property
     def weight_class(self) -> WeightClass:
         """The class of most of the weights."""
         by_bits: dict[float, int] = {}

@@ -142,7 +142,7 @@ def make_plan(model: PlannedModel, target: Target, scenario: Scenario) -> Plan:
             f"{model.name}: prompt {scenario.prompt} + answer {scenario.answer} exceed its context of"
             f" {model.config.context_length} tokens"
         )
-    engine = scenario.engine or ("twostroke" if target.is_here else default_engine(target.kind))
+    engine = scenario.engine or usual_engine(target)
     efficiency = find_efficiency(engine, target.kind, model.weight_class)
     room = room_of(target, engine, efficiency)
     memory = memory_sum(model, room, context=scenario.context, batch=scenario.batch, kv=scenario.kv)
@@ -164,6 +164,11 @@ def make_plan(model: PlannedModel, target: Target, scenario: Scenario) -> Plan:
         prefill=prefill,
         decode=decode,
     )
+
+
+def usual_engine(target: Target) -> str:
+    """The engine that a plan assumes where none is named: this one on this machine."""
+    return "twostroke" if target.is_here else default_engine(target.kind)
 
 
 def room_of(target: Target, engine: str, efficiency: Efficiency) -> Room:

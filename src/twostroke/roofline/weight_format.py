@@ -122,7 +122,7 @@ def find_format(name: str, formats: Mapping[str, WeightFormat] | None = None) ->
     if found := by_form.get(folded(name)):
         return found
     stated = re.fullmatch(r"(\d{1,2}(?:\.\d+)?) ?bpw", name.strip().lower())
-    if stated and 0 < (mean := float(stated[1])) <= 32:
+    if stated and 0 < (mean := float(stated[1])) <= 64:
         return WeightFormat(f"{mean:g}bpw", (), mean, mean, mean, TensorType.F32, (), "as asked for")
     raise ConfigError(f"no weight format {name[:80]!r}{suggestion(name, formats)}")
 

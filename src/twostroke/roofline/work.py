@@ -5,11 +5,13 @@ Every figure comes from the cost coefficients that the engine's ledger uses; not
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
+from typing import Literal, get_args
 
 from twostroke.program.cost import ChunkShape, CostModel, Resource, Unit, measure
 from twostroke.program.phase import Phase
 
 Chunks = Sequence[ChunkShape]
+Part = Literal["weights", "experts", "kv", "activations", "attention", "rows"]
 _OF_CONTEXT = (Unit.ROW_CONTEXT, Unit.ROW_SEGMENT, Unit.PREFILL_ROW_CONTEXT, Unit.DECODE_ROW_CONTEXT)
 
 
@@ -69,35 +71,37 @@ def step_work(
     prompts = tuple(replace(chunk, phase=Phase.PREFILL) for chunk in prompts)
     generated = tuple(replace(chunk, phase=Phase.DECODE) for chunk in generated)
     together = prompts + generated
-    totals = dict.fromkeys(Resource, 0.0)
-    experts = attention = by_prompt = by_generated = 0.0
+    totals: dict[Part, float] = dict.fromkeys(get_args(Part), 0.0)
+    by_prompt = by_generated = 0.0
     for (resource, unit, scope), coefficient in cost.coefficients.items():
-        if resource is not Resource.FLOPS:
-            amount = coefficient * measure(unit, scope, together)
-            totals[resource] += amount
-            experts += amount if resource is Resource.WEIGHT_BYTES and unit is Unit.EXPERTS else 0.0
-        elif unit in _OF_CONTEXT:
-            attention += coefficient * measure(unit, scope, together)
-        else:
+        part = part_of(resource, unit)
+        if part == "rows":
             by_prompt += coefficient * measure(unit, scope, prompts)
             by_generated += coefficient * measure(unit, scope, generated)
+        else:
+            totals[part] += coefficient * measure(unit, scope, together)
     rows = sum(chunk.length for chunk in generated)
     few = min(1.0, few_rows / rows) if rows else 1.0
     return Work(
         steps=1.0,
         layers=float(num_layers),
-        weight_bytes=totals[Resource.WEIGHT_BYTES] - experts,
-        expert_bytes=experts,
-        kv_bytes=sum(
-            amount
-            for resource, amount in totals.items()
-            if resource not in (Resource.FLOPS, Resource.WEIGHT_BYTES, Resource.ACTIVATION_BYTES)
-        ),
+        weight_bytes=totals["weights"],
+        expert_bytes=totals["experts"],
+        kv_bytes=totals["kv"],
         generated_flops=few * by_generated,
         prompt_flops=by_prompt + (1 - few) * by_generated,
-        attention_flops=attention,
-        activation_bytes=totals[Resource.ACTIVATION_BYTES],
+        attention_flops=totals["attention"],
+        activation_bytes=totals["activations"],
     )
+
+
+def part_of(resource: Resource, unit: Unit) -> Part:
+    """What part of the work a cost term is: FLOPs of "rows" or of "attention", bytes of one kind."""
+    if resource is Resource.FLOPS:
+        return "attention" if unit in _OF_CONTEXT else "rows"
+    if resource is Resource.WEIGHT_BYTES:
+        return "experts" if unit is Unit.EXPERTS else "weights"
+    return "activations" if resource is Resource.ACTIVATION_BYTES else "kv"
 
 
 def prefill_steps(prompt: int, batch: int, chunk: int, start: int = 0) -> dict[tuple[ChunkShape, ...], int]:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, HEIGHT = 640, 360
-LEFT, RIGHT, TOP, BOTTOM = 76, 20, 16, 48
+WIDTH, HEIGHT = 480, 290  # narrow, so that text stays readable on a phone
+LEFT, RIGHT, TOP, BOTTOM = 66, 14, 16, 46
 Point = tuple[float, float]
 
 
