@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import click
 
 from twostroke.cli.figures import bytes_text, table
-from twostroke.explain.figures import time_text
 from twostroke.errors import ConfigError
+from twostroke.explain.figures import time_text
 from twostroke.llm.llm import LLM
 from twostroke.program.phase import Phase
 from twostroke.roofline.memory import peak_rss_bytes

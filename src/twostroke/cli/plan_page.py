@@ -1,4 +1,6 @@
-"""A plan drawn as one HTML page without scripts or anything from elsewhere. Owns the page and its three charts."""
+"""A plan drawn as one HTML page without scripts or anything from elsewhere. Owns the page and its three charts; style
+and marks are those of `explain`.
+"""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -6,29 +8,12 @@ from pathlib import Path
 
 from twostroke.cli.figures import bytes_text, count_text
 from twostroke.cli.plan_report import engine_text, plan_lines, sweep_lines, weights_text
-from twostroke.explain.svg import LEFT, RIGHT, WIDTH, Frame, area, chart, dot, line, words
+from twostroke.explain.figures import rate_text
+from twostroke.explain.style import page_style
+from twostroke.explain.svg import Frame, area, chart, dot, line, stacked, words
 from twostroke.roofline.planner import Plan, Prediction, again
 
 _BATCHES = (1, 2, 4, 8, 16, 32, 64)
-_STYLE = """
-:root { color-scheme: light dark; --text: #1c2430; --soft: #5b6675; --ground: #fdfdfc; --grid: #e4e7ea;
-  --prefill: #b4501e; --decode: #1d63a8; --roof: #1c2430; --kv: #2f8f6b; --other: #8a7bb5; --free: #eceff1; }
-@media (prefers-color-scheme: dark) { :root { --text: #e6e9ed; --soft: #9aa5b3; --ground: #14181d; --grid: #2a3139;
-  --prefill: #f0935c; --decode: #6db3f5; --roof: #e6e9ed; --kv: #58c79b; --other: #b3a4e3; --free: #232a31; } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var(--ground); margin: 2rem auto;
-  max-width: 46rem; padding: 0 1rem; }
-h1 { font-size: 1.35rem; margin: 0; } h2 { font-size: 1.05rem; margin: 2rem 0 .2rem; }
-p { color: var(--soft); margin: .2rem 0 .6rem; } svg { width: 100%; height: auto; }
-pre { overflow-x: auto; font-size: 12.5px; line-height: 1.45; background: var(--free); padding: .8rem;
-  border-radius: 6px; }
-text { font: 12px system-ui, sans-serif; fill: var(--soft); } .note { fill: var(--text); }
-.grid { stroke: var(--grid); } .roof { fill: none; stroke: var(--roof); stroke-width: 2; }
-.decode-line { fill: none; stroke: var(--decode); stroke-width: 2; } .band { fill: var(--decode); opacity: .16; }
-circle.prefill { fill: var(--prefill); } circle.decode { fill: var(--decode); }
-.weights { fill: var(--decode); } .kv { fill: var(--kv); } .state { fill: var(--prefill); }
-.other { fill: var(--other); } .engine { fill: var(--soft); }
-.free { fill: var(--free); } .limit { stroke: var(--prefill); stroke-width: 2; stroke-dasharray: 5 4; }
-"""
 
 
 def write_page(path: Path, plans: Sequence[Plan]) -> None:
@@ -43,7 +28,7 @@ def page(plans: Sequence[Plan]) -> str:
     body = "\n".join(_sections(plans))
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<style>{_STYLE}</style></head>\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<style>{page_style()}</style></head>\n'
         f"<body>\n<main>\n<h1>{escape(title)}</h1>\n{body}\n</main>\n</body></html>\n"
     )
 
@@ -82,7 +67,7 @@ def roofline_chart(plan: Plan) -> str:
     start = max(left, bottom / bandwidth)
     marks = [
         line(frame, [(start, start * bandwidth), (ridge, peak), (right, peak)], "roof"),
-        words(frame, (ridge, peak), f"{count_text(bandwidth)}B/s, {count_text(peak)}FLOP/s", shift=(0.0, -8.0)),
+        words(frame, (right, peak), _roofs(bandwidth, peak), anchor="end", shift=(0.0, -8.0)),
         line(frame, strokes, "decode-line"),
         *(dot(frame, at, "decode", f"decode, batch {batch}") for at, batch in zip(strokes, _BATCHES, strict=True)),
         words(frame, strokes[0], "decode, batch 1", shift=(8.0, 14.0)),
@@ -97,6 +82,10 @@ def _stroke(found: Prediction) -> tuple[float, float]:
     return found.work.intensity, found.work.flops / found.total
 
 
+def _roofs(bandwidth: float, peak: float) -> str:
+    return f"{rate_text(bandwidth, 'B/s')}, {rate_text(peak, 'FLOP/s')}"
+
+
 def memory_chart(plan: Plan) -> str:
     """The terms of the sum end to end, and the memory there is."""
     memory = plan.memory
@@ -107,25 +96,8 @@ def memory_chart(plan: Plan) -> str:
         ("activations", "other", memory.activation_bytes),
         ("engine", "engine", memory.overhead_bytes),
     )
-    whole = max(memory.total_bytes, memory.capacity_bytes or 0.0)
-    scale = (WIDTH - LEFT - RIGHT) / whole
-    drawn, at = [f'<rect class="free" x="{LEFT}" y="20" width="{WIDTH - LEFT - RIGHT}" height="40"/>'], float(LEFT)
-    for name, kind, size in parts:
-        if size > 0:
-            title = f"<title>{name} {bytes_text(size)}</title>"
-            drawn.append(
-                f'<rect class="{kind}" x="{at:.1f}" y="20" width="{size * scale:.1f}" height="40">{title}</rect>'
-            )
-            at += size * scale
-    if memory.capacity_bytes:
-        limit = LEFT + memory.capacity_bytes * scale
-        drawn.append(f'<line class="limit" x1="{limit:.1f}" x2="{limit:.1f}" y1="12" y2="68"/>')
-    legend = [(name, kind, size) for name, kind, size in parts if size > 0]
-    for index, (name, kind, size) in enumerate(legend):
-        x, y = LEFT + (index % 3) * 180, 90 + (index // 3) * 20
-        drawn.append(f'<rect class="{kind}" x="{x}" y="{y - 10}" width="12" height="12"/>')
-        drawn.append(f'<text class="note" x="{x + 18}" y="{y}">{name} {bytes_text(size)}</text>')
-    return f'<svg viewBox="0 0 {WIDTH} 124" role="img" aria-label="Memory by use">{"".join(drawn)}</svg>'
+    rows = [(name, kind, bytes_text(size), size) for name, kind, size in parts]
+    return stacked(rows, memory.capacity_bytes, "Memory by use")
 
 
 def throughput_chart(plan: Plan) -> str:

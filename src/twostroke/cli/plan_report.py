@@ -12,7 +12,6 @@ from twostroke.roofline.planner import Plan, Prediction
 
 _WIDTH = 110
 
-
 def plan_lines(plan: Plan) -> Iterator[str]:
     """One plan, whole."""
     scenario = plan.scenario

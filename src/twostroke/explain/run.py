@@ -4,7 +4,7 @@ Times and memory are those of the run itself; FLOPs and bytes are the ledger's.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp
 
 from twostroke.engine.account import PhaseTotals
@@ -13,16 +13,16 @@ from twostroke.explain.breakdown import OpCost, by_kind, by_layer, op_costs
 from twostroke.explain.crossover import crossover
 from twostroke.explain.story import Choice, MemoryUse, ModelFacts, Step, Story, Stroke
 from twostroke.explain.tokens import prompt_tokens, token_of
-from twostroke.explain.vectors import vectors_of
+from twostroke.explain.vectors import vectors_of, words_of
 from twostroke.explain.what_if import what_if_of
 from twostroke.llm.llm import LLM
 from twostroke.llm.results import Completion
-from twostroke.program.cost import ChunkShape, Storage
+from twostroke.program.cost import ChunkShape
 from twostroke.program.phase import Phase
 from twostroke.roofline.bound import attain
 from twostroke.roofline.hardware import HardwareSpec
 from twostroke.roofline.memory import peak_rss_bytes
-from twostroke.roofline.planned_model import KV_BITS, PlannedModel
+from twostroke.roofline.planned_model import PlannedModel
 from twostroke.roofline.planner import Scenario
 from twostroke.roofline.target import Target
 from twostroke.roofline.work import prefill_steps
@@ -33,7 +33,8 @@ NUM_ALTERNATIVES = 5
 @dataclass(frozen=True, slots=True)
 class Run:
     """What ran: the prompt (`text` is None where no template was around it) and its answer, with the ledger's record
-    of each step. `hardware` has the roofs, `planned` the model as the planner sees it."""
+    of each step. `hardware` has the roofs, `model` is the planner's view of the model; program and bits
+    are those that ran."""
 
     llm: LLM
     model: PlannedModel
@@ -47,14 +48,14 @@ class Run:
 def story_of(run: Run) -> Story:
     """Everything that there is to say about it."""
     llm, completion = run.llm, run.completion
-    tokenizer = llm.tokenizer
+    tokenizer, executor = llm.tokenizer, llm.running.loaded.executor
+    model = replace(run.model, program=executor.program, bits=executor.storage.weight_bits)
     prompt = prompt_tokens(tokenizer, run.prompt_ids, run.text)
-    storage = Storage(run.model.bits, KV_BITS[llm.config.kv])
     shapes = prefill_steps(len(prompt), 1, llm.config.max_step_tokens)
     prefill, decode = completion.summary.prefill, completion.summary.decode
     generated = [ChunkShape(at, 1, 1, phase=Phase.DECODE) for at in range(len(prompt), len(prompt) + decode.tokens)]
-    costs = op_costs(run.model.program, storage, {shape: float(count) for shape, count in shapes.items()})
-    decode_costs = op_costs(run.model.program, storage, {(chunk,): 1.0 for chunk in generated})
+    costs = op_costs(model.program, executor.storage, {shape: float(count) for shape, count in shapes.items()})
+    decode_costs = op_costs(model.program, executor.storage, {(chunk,): 1.0 for chunk in generated})
     target = Target(
         run.hardware.name, "cpu", run.hardware, llm.memory.available_bytes, None, None, "probed", is_here=True
     )
@@ -62,21 +63,21 @@ def story_of(run: Run) -> Story:
     first = run.records[0].started
     return Story(
         source="measured",
-        model=facts_of(run.model, llm.config.kv),
+        model=facts_of(model, llm.config.kv),
         hardware=run.hardware.name,
         hardware_source=f"roofs probed on this machine, {run.hardware.num_threads} threads, {llm.isa}",
         engine="twostroke",
         prompt=prompt,
         answer=completion.text,
         finish_reason=completion.finish_reason,
-        vectors=vectors_of(llm.path, tokenizer, prompt),
+        vectors=vectors_of(llm.path, tokenizer, words_of(prompt)),
         prefill=_stroke(prefill, run.hardware, costs),
         decode=_stroke(decode, run.hardware, decode_costs),
         steps=tuple(_steps(run.records, first, llm.memory.kv_bytes_per_token)),
         choices=tuple(_choices(run)),
         memory=_memory(llm),
-        crossover=crossover(run.model.cost(llm.config.kv), run.hardware, llm.context, llm.config.max_step_tokens),
-        what_if=what_if_of(run.model, target, scenario),
+        crossover=crossover(executor.cost, run.hardware, llm.context, llm.config.max_step_tokens),
+        what_if=what_if_of(model, target, scenario),
     )
 
 

@@ -25,14 +25,13 @@ _NUM_WORDS, _NUM_NEAREST, _NUM_SHOWN = 6, 8, 48
 _LEAST_LETTERS = 3
 
 
-def vectors_of(path: Path, tokenizer: Tokenizer, prompt: Sequence[Token]) -> Vectors | None:
-    """The words of a prompt in the model's embedding; None where the prompt has no word that is one token."""
-    words = words_of(prompt)
+def vectors_of(path: Path, tokenizer: Tokenizer, words: Sequence[Token]) -> Vectors | None:
+    """These words in the model's embedding; None where there are none."""
+    if not words:
+        return None
     model = load_model(path)
     with closing(model.source):
         info = model.source.info(_MATRIX)
-        if not words:
-            return None
         rows = np.stack([_row(model.source, token.id) for token in words])
         cosines = _all_cosines(model.source, rows)[:, : tokenizer.vocab_size]  # (num_words, vocab)
     return Vectors(
@@ -94,7 +93,8 @@ def _parts(source: WeightSource) -> Iterator[Floats]:
 def _row(source: WeightSource, token_id: int) -> Floats:
     info = source.info(_MATRIX)
     packed = source.data(_MATRIX).reshape(info.shape[0], -1)[token_id]
-    return dequantize(packed, info.type, (1, info.shape[1]))[0]
+    row: Floats = dequantize(packed, info.type, (1, info.shape[1]))[0]
+    return row
 
 
 def _nearest(tokenizer: Tokenizer, token_id: int, cosines: Floats) -> Iterator[Near]:

@@ -132,8 +132,8 @@ def _engine(target: Target, kind: WeightClass) -> dict[str, Any]:
 def _machine(
     model: PlannedModel, target: Target, scenario: Scenario, classes: Mapping[WeightClass, None]
 ) -> dict[str, Any]:
-    """Bandwidth by working set, seconds a FLOP of each kind of arithmetic, and the memory beside weights and cache. This
-    engine's cache comes in blocks, of every layer alike."""
+    """Bandwidth by working set, seconds a FLOP of each kind of arithmetic, and the memory beside weights and cache.
+    This engine's cache comes in blocks, of every layer alike."""
     spec = target.spec
     peaks = {kind: arithmetic_peak(spec, kind) for kind in get_args(Arithmetic)}
     engine = usual_engine(target)

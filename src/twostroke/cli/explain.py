@@ -1,0 +1,115 @@
+"""`twostroke explain`: a real run, or a plan, as one page. Owns the command; the page is `explain`'s."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from twostroke.cli.options import options_of
+from twostroke.errors import ConfigError
+from twostroke.llm.config import LLMConfig, SamplingParams
+
+if TYPE_CHECKING:
+    from twostroke.explain.story import Story
+
+_LOADING = ("context", "threads", "kv", "isa")
+_SAMPLING = ("temperature", "top_k", "top_p", "seed")
+_PROMPT_TOKENS = 512
+
+
+@click.command("explain")
+@click.argument("model")
+@click.argument("prompt", required=False)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="The page; default: explain.html."
+)
+@click.option("--raw", is_flag=True, help="Give the model the prompt as it is, without its chat template.")
+@click.option("--max-tokens", type=click.IntRange(1, 512), default=64, show_default=True, help="Tokens of the answer.")
+@options_of(SamplingParams, _SAMPLING)
+@options_of(LLMConfig, _LOADING)
+@click.option("--weights", help="Quantise matrices to this type as they load; with --plan any format.")
+@click.option("--plan", "is_plan", is_flag=True, help="Run nothing: predict, for --hardware.")
+@click.option("--hardware", default="this", show_default=True, help="With --plan: catalogue name, `this`, a TOML file.")
+@click.option("--prompt-tokens", type=int, default=_PROMPT_TOKENS, show_default=True, help="With --plan.")
+@click.option("--json", "as_json", is_flag=True, help="Print what the page shows as one JSON object.")
+def command(model: str, prompt: str | None, output: Path | None, is_plan: bool, as_json: bool, **options: Any) -> None:
+    """Run MODEL on PROMPT and draw what it did, as one HTML file that needs nothing else.
+
+    Tokens and their vectors, prefill and decode under the roofs of this machine, the KV cache as it grows, the
+    alternatives at each token, memory, and what another batch, width or machine would change. With --plan nothing is
+    run, no weights are needed, and all figures are predictions.
+    """
+    if is_plan == (prompt is not None):
+        raise click.UsageError("--plan takes no PROMPT" if is_plan else "which PROMPT? (or --plan, to run nothing)")
+    path = output or (None if as_json else Path("explain.html"))
+    if path is not None:
+        _check_writable(path)
+    story = _planned(model, options) if is_plan else _run(model, prompt or "", options)
+    if as_json:
+        click.echo(json.dumps(story.fields()))
+    if path is not None:
+        from twostroke.explain.page import page_of
+
+        _write(path, page_of(story))
+        click.echo(f"drawn: {path}", err=True)
+
+
+def _planned(model: str, options: dict[str, Any]) -> "Story":
+    from twostroke.explain.planned import planned_story
+    from twostroke.roofline.planned_model import find_planned
+    from twostroke.roofline.planner import Scenario, make_plan
+    from twostroke.roofline.target import find_target
+
+    scenario = Scenario(options["prompt_tokens"], options["max_tokens"], kv=options["kv"])
+    return planned_story(make_plan(find_planned(model, options["weights"]), find_target(options["hardware"]), scenario))
+
+
+def _run(model: str, prompt: str, options: dict[str, Any]) -> "Story":
+    """The answer, then the roofs, which nothing must disturb."""
+    from twostroke.cli.answer import collect_answer
+    from twostroke.cli.loading import load
+    from twostroke.cli.roofs import with_roofs
+    from twostroke.cli.summary import account_of
+    from twostroke.explain.run import NUM_ALTERNATIVES, Run, story_of
+    from twostroke.roofline.planned_model import find_planned
+
+    loading = {name: options[name] for name in (*_LOADING, "weights")}
+    with load(model, max_batch=1, speculation=False, **loading) as llm:  # without drafts a step is a token
+        ids = llm.tokenizer.encode(prompt) if options["raw"] else llm.render([{"role": "user", "content": prompt}]).ids
+        sampling = {name: options[name] for name in (*_SAMPLING, "max_tokens")}
+        completion = collect_answer(llm.generate(ids, stream=True, logprobs=NUM_ALTERNATIVES, **sampling))
+        account = with_roofs(llm, account_of(llm, completion))
+        if account.hardware is None:
+            raise ConfigError("the roofs of this machine are not known")
+        planned = replace(find_planned(str(llm.path), options["weights"]), name=model)
+        run = Run(
+            llm,
+            planned,
+            ids,
+            None if options["raw"] else prompt,
+            completion,
+            tuple(llm.running.engine.ledger.recent),
+            account.hardware,
+        )
+        return story_of(run)
+
+
+def _check_writable(path: Path) -> None:
+    """Before anything is loaded. Raises ConfigError naming the file."""
+    folder = path.parent
+    if path.is_dir():
+        raise ConfigError(f"{path} is a directory, not a file to write")
+    if not folder.is_dir():
+        raise ConfigError(f"{path} cannot be written: there is no directory {folder}")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise ConfigError(f"{path} cannot be written: permission denied")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from None

@@ -1,0 +1,114 @@
+"""The page: complete, alone, escaped, and the plan's page from the same template."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from twostroke.explain.page import page_of
+from twostroke.explain.planned import planned_story
+from twostroke.explain.story import Story
+from twostroke.roofline.planned_model import find_planned
+from twostroke.roofline.planner import Plan, Scenario, make_plan
+from twostroke.roofline.target import custom_target, find_target
+
+_VOID = ("meta", "br", "input", "link")
+
+
+class Parsed(HTMLParser):
+    """Elements that are open, ids seen, and text outside scripts and styles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: object) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.text += data
+
+
+def parsed(page: str) -> Parsed:
+    found = Parsed()
+    found.feed(page)
+    assert found.open == []
+    assert len(set(found.ids)) == len(found.ids)
+    return found
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return make_plan(find_planned("llama-3.1-70b"), find_target("H100 SXM"), Scenario(prompt=512, answer=64))
+
+
+def test_the_page_of_a_run_is_whole_and_alone(story: Story) -> None:
+    page = page_of(story)
+    found = parsed(page)
+    assert page.startswith("<!doctype html>")
+    assert not re.findall(r"(?:src|href)\s*=|url\(|@import|https?://", page.partition('id="what-if-data"')[0])
+    assert len(page) < 500_000
+    for part in ("prompt as tokens", "Prefill", "Decode", "KV cache as it grows", "Memory", "What if?"):
+        assert part in found.text
+    assert page.count("<svg") >= 8
+    assert "measured" in found.text and "counted" in found.text and "predicted" in found.text
+
+
+def test_what_a_user_wrote_is_text(story: Story) -> None:
+    """The prompt has an element and the end of a script."""
+    page = page_of(story)
+    assert page.count("</script>") == 2
+    assert "<b>in" not in page
+
+
+def test_the_scripts_find_all_that_they_look_for(story: Story) -> None:
+    page = page_of(story)
+    ids = set(parsed(page).ids)
+    script = page.rpartition("<script>")[2]
+    wanted = set(re.findall(r'(?:byId|fill)\("([\w-]+)"', script))
+    assert len(wanted) > 15
+    assert wanted - {"split-", "share-"} <= ids
+    assert {f"{kind}-{part}" for kind in ("split", "share") for part in ("weights", "kv", "compute", "engine")} <= ids
+
+
+def test_the_data_in_the_page_is_the_story_s(story: Story) -> None:
+    text = page_of(story).partition('id="what-if-data">')[2].partition("</script>")[0]
+    assert json.loads(text) == json.loads(json.dumps(story.what_if))
+
+
+def test_the_page_of_a_plan(plan: Plan) -> None:
+    story = planned_story(plan)
+    found = parsed(page_of(story))
+    assert plan.prefill is not None and story.prefill is not None
+    assert story.prefill.seconds == plan.prefill.total
+    assert story.prefill.flops == pytest.approx(plan.prefill.work.flops)
+    assert story.decode.seconds == plan.decode.total
+    assert story.memory.total_bytes == pytest.approx(plan.memory.total_bytes)
+    assert "does not fit" in found.text and "would" in found.text
+    assert "as tokens" not in found.text and "1." not in re.findall(r"\d\. ", found.text.partition("What if?")[0])
+    assert [step.kept_tokens for step in story.steps] == [512, *range(513, 576)]
+    assert story.steps[-1].kept_bytes == 575 * 80 * 2 * 8 * 128 * 2
+
+
+def test_a_plan_for_hardware_without_published_arithmetic() -> None:
+    target = custom_target({"bandwidth_gb_s": 100.0})
+    story = planned_story(make_plan(find_planned("qwen3-0.6b"), target, Scenario(prompt=64, answer=8)))
+    assert (story.prefill, story.crossover) == (None, None)
+    assert "not published" in parsed(page_of(story)).text
+
+
+def test_a_plan_of_one_token() -> None:
+    story = planned_story(make_plan(find_planned("qwen3-0.6b"), find_target("RTX 4090"), Scenario(prompt=1, answer=1)))
+    parsed(page_of(story))
