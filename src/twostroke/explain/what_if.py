@@ -6,6 +6,7 @@ does. For a prompt of C tokens and a batch, its figures are those of a plan with
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import Any, get_args
 
 from twostroke.native.executor import BLOCK_TOKENS
@@ -17,7 +18,7 @@ from twostroke.roofline.hardware_catalogue import load_hardware
 from twostroke.roofline.memory_sum import Room, memory_sum, own_sum
 from twostroke.roofline.planned_model import KV_BITS, PlannedModel
 from twostroke.roofline.planner import Scenario, room_of, usual_engine
-from twostroke.roofline.step_time import arithmetic_peak
+from twostroke.roofline.step_time import Seconds, arithmetic_peak
 from twostroke.roofline.target import Target, target_of
 from twostroke.roofline.weight_format import find_format
 from twostroke.roofline.work import part_of
@@ -35,11 +36,11 @@ def what_if_of(model: PlannedModel, target: Target, scenario: Scenario) -> dict[
     for machine in machines:
         for kind in classes:
             engines.setdefault(_engine_key(machine, kind), _engine(machine, kind))
-    fields = cost_fields(model.program, Storage(model.bits, KV_BITS[scenario.kv]))
+    cost = cost_fields(model.program, Storage(model.bits, KV_BITS[scenario.kv]))
     return {
-        "terms": _terms(model, fields["terms"]),
-        "caches": fields["caches"],
-        "bits": fields["bits"],
+        "terms": _terms(model, cost["terms"]),
+        "caches": cost["caches"],
+        "bits": cost["bits"],
         "weights": _sizes(model, model.program.weights),
         "embedding": _sizes(model, [name for name in model.program.weights if name == "token_embd.weight"]),
         "num_layers": model.config.num_layers,
@@ -116,7 +117,7 @@ def _engine_key(target: Target, kind: WeightClass) -> str:
 def _engine(target: Target, kind: WeightClass) -> dict[str, Any]:
     """The constants of `efficiency`, by which nominal seconds are multiplied."""
     found = find_efficiency(usual_engine(target), target.kind, kind)
-    names = ("step", "layer", "weights", "experts", "kv", "generated", "prompt", "attention")
+    names = [field.name for field in fields(Seconds)]
     return {
         "name": usual_engine(target),
         "factors": dict(zip(names, found.factors, strict=True)),
