@@ -12,6 +12,7 @@ from twostroke.roofline.planner import Plan, Prediction
 
 _WIDTH = 110
 
+
 def plan_lines(plan: Plan) -> Iterator[str]:
     """One plan, whole."""
     scenario = plan.scenario
