@@ -130,7 +130,13 @@ def test_names_of_models(server: RunningServer) -> None:
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
-    [("GET", CHAT, 405), ("POST", "/health", 405), ("GET", "/v2", 404), ("GET", "/", 404), ("POST", CHAT + "/", 404)],
+    [
+        ("GET", CHAT, 405),
+        ("POST", "/health", 405),
+        ("GET", "/v2", 404),
+        ("GET", "/page/", 404),
+        ("POST", CHAT + "/", 404),
+    ],
 )
 def test_paths_and_methods(server: RunningServer, method: str, path: str, status: int) -> None:
     response = server.client.request(method, path)

@@ -105,6 +105,16 @@ class Account:
         self.add(step._amounts, step.rows, step.tokens, step.seconds, step.native_seconds)
         self.steps += 1
 
+    @classmethod
+    def sum_of(cls, steps: Sequence["Account"]) -> "Account | None":
+        """The sums of several steps together, priced once; None of none."""
+        if not steps:
+            return None
+        total = cls(steps[0]._rates)
+        for step in steps:
+            total.add_step(step)
+        return total
+
     def totals(self) -> PhaseTotals:
         """The sums so far, priced."""
         price = self._rates.price

@@ -48,6 +48,11 @@ class Engine:
     def num_running(self) -> int:
         return len(self._scheduler.queues.running)
 
+    @property
+    def running(self) -> list[Request]:
+        """Requests that hold blocks, in the order of admission: a copy, which any thread may take."""
+        return list(self._scheduler.queues.running)
+
     def prepare(self, request: Request) -> None:
         """Checks a request and sets up its arrays. Touches nothing of the engine's: any thread may call it.
 

@@ -3,11 +3,16 @@
 import sys
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from twostroke.kvcache.chain import BlockKey
 from twostroke.kvcache.pool import BlockPool
 from twostroke.kvcache.prefix import Match, PrefixCache
 from twostroke.kvcache.store import BlockStore
 from twostroke.kvcache.table import BlockTable
+
+BlockCounts = npt.NDArray[np.int32]
 
 
 class KVCache:
@@ -41,6 +46,20 @@ class KVCache:
         """Blocks that every group could still give, those kept for later prompts among them."""
         idle = 0 if self.prefix is None else self.prefix.num_idle
         return min((pool.num_free for pool in self.pools), default=sys.maxsize - idle) + idle
+
+    def usage(self) -> tuple[BlockCounts, BlockCounts]:
+        """Of each block of the first group, how many requests use it, and 1 where it is kept for later prompts.
+
+        Two (num_blocks,) arrays of their own, for showing: any thread may call it, and while a step changes what it
+        reads a block may be told as it was or as it will be. Both are empty where nothing is cached at all.
+        """
+        if not self.pools:
+            return np.zeros(0, np.int32), np.zeros(0, np.int32)
+        users = np.array(self.pools[0].holders, np.int32)
+        named = np.zeros_like(users)
+        if self.prefix is not None:
+            named[self.prefix.named_ids] = 1
+        return np.maximum(users - named, 0), named
 
     def blocks_for(self, num_tokens: int) -> int:
         """Blocks that many tokens take in each group."""

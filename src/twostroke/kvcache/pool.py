@@ -23,6 +23,11 @@ class BlockPool:
         """How many hold the block; 0 is free."""
         return self._holders[block_id]
 
+    @property
+    def holders(self) -> list[int]:
+        """Of each block, how many hold it: a copy, which any thread may take."""
+        return self._holders.copy()
+
     def allocate(self, count: int) -> list[int]:
         """`count` free blocks, each now held once. Raises BlockPoolError, taking none, where fewer are free."""
         if not 0 <= count <= len(self._free):

@@ -51,6 +51,11 @@ class PrefixCache:
         return len(self._idle)
 
     @property
+    def named_ids(self) -> list[int]:
+        """Blocks that have a name, by their ids in the first group: a copy, which any thread may take."""
+        return list(self._by_id)
+
+    @property
     def idle(self) -> list[CachedBlock]:
         """Idle blocks, least recently used first."""
         return list(self._idle.values())

@@ -13,6 +13,7 @@ from twostroke.server.auth import Keys
 from twostroke.server.errors import ApiError
 from twostroke.server.gate import Gate
 from twostroke.server.openapi import openapi_document
+from twostroke.server.page import page_routes
 from twostroke.server.routes import ENDPOINTS, Endpoint
 from twostroke.server.service import Service
 from twostroke.server.wire import json_bytes
@@ -23,11 +24,14 @@ def build_app(service: Service, keys: Keys) -> ASGIApp:
     routes = [Route(endpoint.path, _bound(service, endpoint), methods=[endpoint.method]) for endpoint in ENDPOINTS]
     document = json_bytes(openapi_document())
     routes.append(Route("/openapi.json", _constant(document), methods=["GET"]))
+    page = list(page_routes())
+    routes += page
     known = {route.path for route in routes}
     gate = Gate(
         _Application(routes),
         keys=keys,
         lifecycle=service.lifecycle,
+        page_paths=[route.path for route in page],
         guards_metrics=service.config.metrics == "key",
         answered=lambda path, status: service.metrics.answered(path if path in known else "other", status),
     )

@@ -4,7 +4,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -17,6 +17,7 @@ from twostroke.server.wire import headers
 
 _ID = re.compile(r"[\x21-\x7e]{1,128}\Z")
 _OPEN = ("/health", "/ready")
+_POLLED = "/activity"  # by every open page, several times a second
 _log = logging.getLogger("twostroke.access")
 
 
@@ -30,12 +31,13 @@ class Gate:
         keys: Keys,
         lifecycle: Lifecycle,
         guards_metrics: bool,
+        page_paths: Sequence[str],
         answered: Callable[[str, int], None],
     ) -> None:
         self._app = app
         self._keys = keys
         self._lifecycle = lifecycle
-        self._open = _OPEN if guards_metrics else (*_OPEN, "/metrics")
+        self._open = frozenset((*_OPEN, *page_paths, *(() if guards_metrics else ("/metrics",))))
         self._answered = answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -95,7 +97,8 @@ class _Passage:
         await self._send(message)
 
     def log(self) -> None:
-        if not _log.isEnabledFor(logging.INFO):
+        is_poll = self._scope["path"] == _POLLED and self.status == 200
+        if is_poll or not _log.isEnabledFor(logging.INFO):
             return
         facts = {
             "request_id": self.request_id,

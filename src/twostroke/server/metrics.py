@@ -8,14 +8,13 @@ from prometheus_client.registry import Collector
 
 from twostroke.engine.engine import Engine
 from twostroke.program.phase import Phase
-from twostroke.roofline.bound import attain
 from twostroke.server.answer import ClientGone
 from twostroke.server.job import Job
+from twostroke.server.recent import NUM_STEPS, RecentPhase
 from twostroke.server.roof_watch import RoofWatch
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500)
 _TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5)
-_RECENT_STEPS = 64
 
 
 class Metrics:
@@ -121,23 +120,19 @@ class _EngineCollector(Collector):
 
     def _recent(self) -> Iterator[Metric]:
         """Rates of the latest steps: what is reached now, rather than since the start."""
-        about = f"over the phase's part of the latest {_RECENT_STEPS} steps"
+        about = f"over the phase's part of the latest {NUM_STEPS} steps"
         byte_s = GaugeMetricFamily("twostroke_achieved_bytes_per_second", f"Bytes moved, {about}.", labels=("phase",))
         flop_s = GaugeMetricFamily("twostroke_achieved_flops_per_second", f"FLOP/s, {about}.", labels=("phase",))
         share = GaugeMetricFamily(
             "twostroke_roof_fraction", f"Share of the roof that limits, {about}.", labels=("phase",)
         )
+        steps = list(self._engine.ledger.recent)
         for phase in Phase:
-            steps = [step.phases[phase].totals() for step in list(self._engine.ledger.recent) if phase in step.phases]
-            steps = steps[-_RECENT_STEPS:]
-            seconds = sum(step.seconds for step in steps)
-            if not seconds:
+            recent = RecentPhase.of(steps, phase, self._roofs.hardware)
+            if recent is None:
                 continue
-            moved, flops = sum(step.bytes for step in steps), sum(step.flops for step in steps)
-            byte_s.add_metric((phase,), moved / seconds)
-            flop_s.add_metric((phase,), flops / seconds)
-            if (hardware := self._roofs.hardware) is not None:
-                read = sum(step.weight_bytes + step.kv_bytes for step in steps) / len(steps)
-                reached = attain(flops, moved, seconds, working_set_bytes=max(1.0, read), hardware=hardware)
-                share.add_metric((phase,), reached.roof_fraction or 0.0)
+            byte_s.add_metric((phase,), recent.totals.byte_s)
+            flop_s.add_metric((phase,), recent.totals.flop_s)
+            if recent.reached is not None:
+                share.add_metric((phase,), recent.reached.roof_fraction or 0.0)
         yield from (byte_s, flop_s, share)

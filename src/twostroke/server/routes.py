@@ -10,6 +10,7 @@ from twostroke.server.chat import answer_chat
 from twostroke.server.completions import answer_completion
 from twostroke.server.embeddings import answer_embeddings
 from twostroke.server.messages import answer_count, answer_message
+from twostroke.server.page import answer_activity
 from twostroke.server.protocol.chat import ChatRequest
 from twostroke.server.protocol.completions import CompletionRequest
 from twostroke.server.protocol.embeddings import EmbeddingRequest
@@ -50,4 +51,5 @@ ENDPOINTS = (
     Endpoint("GET", "/health", answer_health, "Whether the server runs."),
     Endpoint("GET", "/ready", answer_ready, "Whether it takes requests."),
     Endpoint("GET", "/metrics", answer_metrics, "Figures for Prometheus."),
+    Endpoint("GET", "/activity", answer_activity, "What the engine does now, for the live page."),
 )

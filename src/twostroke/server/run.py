@@ -15,6 +15,7 @@ from twostroke.llm.llm import LLM
 from twostroke.llm.serving import Serving
 from twostroke.program.phase import Phase
 from twostroke.roofline.hardware import HardwareSpec
+from twostroke.server.activity import Activity
 from twostroke.server.app import build_app
 from twostroke.server.auth import Keys
 from twostroke.server.config import ServerConfig
@@ -55,6 +56,7 @@ def make_service(
         ),
         workers=Workers(config.prepare_timeout),
         metrics=Metrics(engine, names[0], roofs),
+        activity=Activity(engine, roofs),
         roofs=roofs,
     )
 

@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from twostroke.errors import TwostrokeError
 from twostroke.llm.llm import LLM
 from twostroke.llm.serving import Serving
+from twostroke.server.activity import Activity
 from twostroke.server.answer import Answer, Patience
 from twostroke.server.config import ServerConfig
 from twostroke.server.dialect import Dialect
@@ -45,6 +46,7 @@ class Service:
     admission: Admission
     workers: Workers
     metrics: Metrics
+    activity: Activity
     roofs: RoofWatch = field(default_factory=RoofWatch)
     started: int = field(default_factory=lambda: int(time.time()))
 
@@ -86,6 +88,7 @@ class Service:
             self.admission.forget(requests)
             self.lifecycle.remove(job)
             self.metrics.job_ended(job, error)
+            self.activity.job_ended(job)
             if self.roofs.hardware is not None:
                 self.roofs.saw(max(roof_fractions(job.choices, self.roofs.hardware), default=None))
             request.scope["state"]["notes"].update(_notes(job))
