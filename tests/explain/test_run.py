@@ -8,7 +8,7 @@ import pytest
 from tests.explain.conftest import TEXT
 
 from twostroke.explain.crossover import crossover
-from twostroke.explain.run import Run
+from twostroke.explain.run import Run, raised
 from twostroke.explain.story import Part, Story, Stroke, Token
 from twostroke.explain.tokens import prompt_tokens, token_of
 from twostroke.explain.vectors import vectors_of, words_of
@@ -77,6 +77,15 @@ def test_standing_under_the_roof(story: Story) -> None:
     assert decode.roof_fraction == pytest.approx(decode.bytes / decode.seconds / 30e9)
 
 
+def test_no_token_is_above_the_roof(story: Story) -> None:
+    """A probe that was disturbed is no roof."""
+    slow = HardwareSpec("disturbed", ((1 << 20, 1.0), (1 << 22, 0.5)), {"16bit": 1e9})
+    best = max(step.bytes / step.seconds for step in story.steps if step.phase is Phase.DECODE)
+    assert raised(slow, story.steps).read_bandwidth == ((1 << 20, best), (1 << 22, best))
+    fast = HardwareSpec("fast", ((1 << 20, 1e15),), {})
+    assert raised(fast, story.steps) == fast
+
+
 def test_choices_are_probabilities_of_the_tokens_taken(run: Run, story: Story) -> None:
     assert [choice.token.id for choice in story.choices] == list(run.completion.token_ids)
     for choice in story.choices:
@@ -109,7 +118,7 @@ def test_words_are_whole_and_the_user_s() -> None:
     tokens = [Token(index, text, is_template=index == 0) for index, text in enumerate(texts)]
     assert [token.text for token in words_of(tokens)] == [" The", " queen", " sat", " queens"]
     many = [Token(index, f" {'a' * (3 + index)}") for index in range(20)]
-    assert [token.id for token in words_of(many)] == [14, 15, 16, 17, 18, 19]
+    assert [token.id for token in words_of(many)] == [12, 13, 14, 15, 16, 17, 18, 19]
 
 
 def test_memory_is_what_was_set_aside(run: Run, story: Story) -> None:

@@ -8,7 +8,8 @@ from twostroke.explain.svg import Frame, box, chart, dot, line, stacked, words
 from twostroke.program.phase import Phase
 
 _FLAT, _LOW, _LOWER = 110, 230, 170  # heights
-_MIB = 2**20
+_SIZES = (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10))
+_COUNTS = (("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6))
 _LEAST_SHARE = 0.2  # of memory, below which a bar of all of it would show nothing
 _ENDS = {"input": "in", "output": "out"}
 
@@ -16,10 +17,11 @@ _ENDS = {"input": "in", "output": "out"}
 def timeline(steps: Sequence[Step], source: Source) -> str:
     """Steps over time: prefill wide, a bar a token after it."""
     end = max(step.started + step.seconds for step in steps)
-    frame = Frame.of((0.0, 1e3 * end), (0.0, 1.0), (f"milliseconds, {source}", ""), height=_FLAT)
+    unit, scale = _time_unit(end)
+    frame = Frame.of((0.0, end / scale), (0.0, 1.0), (f"{unit}, {source}", ""), height=_FLAT)
     marks = []
     for step in steps:
-        start, length = 1e3 * step.started, 1e3 * step.seconds
+        start, length = step.started / scale, step.seconds / scale
         many = f"{step.tokens:,} tokens" if step.tokens > 1 else "1 token"
         title = f"{step.phase}: {many} in {time_text(step.seconds)}"
         gap = 0.0 if step.phase is Phase.PREFILL else 0.18 * length
@@ -55,8 +57,7 @@ def roofline(prefill: Stroke | None, decode: Stroke) -> str:
 def layers(parts: Sequence[Part], what: str) -> str:
     """FLOPs or bytes ("flops", "bytes") of each layer."""
     values = [getattr(part, what) for part in parts]
-    unit = "GFLOP" if what == "flops" else "MiB"
-    scale = 1e9 if what == "flops" else _MIB
+    unit, scale = _count_unit(max(values)) if what == "flops" else _size_unit(max(values))
     frame = Frame.of((0.0, len(parts)), (0.0, 1.1 * max(values) / scale), ("layer", unit), height=_LOWER)
     text = count_text if what == "flops" else bytes_text
     marks = [
@@ -73,10 +74,11 @@ def layers(parts: Sequence[Part], what: str) -> str:
 
 def token_times(steps: Sequence[Step], decode: Stroke, texts: Sequence[str]) -> str:
     """A bar a token, and the time that its bytes take at the roof."""
-    times = [1e3 * step.seconds for step in steps]
-    floors = [1e3 * step.bytes / decode.roof_byte_s for step in steps]
+    unit, scale = _time_unit(_most([step.seconds for step in steps]))
+    times = [step.seconds / scale for step in steps]
+    floors = [step.bytes / decode.roof_byte_s / scale for step in steps]
     most = 1.15 * max(_most(times), *floors)
-    frame = Frame.of((0.0, len(steps)), (0.0, most), ("token", "milliseconds"), height=_LOW)
+    frame = Frame.of((0.0, len(steps)), (0.0, most), ("token", unit), height=_LOW)
     marks = []
     for at, (step, time, floor) in enumerate(zip(steps, times, floors, strict=True)):
         rate = rate_text(step.bytes / step.seconds, "B/s")
@@ -89,8 +91,9 @@ def token_times(steps: Sequence[Step], decode: Stroke, texts: Sequence[str]) -> 
 
 def token_bytes(steps: Sequence[Step], texts: Sequence[str]) -> str:
     """What each token read: weights below, the KV cache on them, activations on top."""
-    most = 1.15 * max(step.bytes for step in steps) / _MIB
-    frame = Frame.of((0.0, len(steps)), (0.0, most), ("token", "MiB"), height=_LOW)
+    unit, scale = _size_unit(max(step.bytes for step in steps))
+    most = 1.15 * max(step.bytes for step in steps) / scale
+    frame = Frame.of((0.0, len(steps)), (0.0, most), ("token", unit), height=_LOW)
     marks = []
     for at, step in enumerate(steps):
         low = 0.0
@@ -100,7 +103,7 @@ def token_bytes(steps: Sequence[Step], texts: Sequence[str]) -> str:
             ("activations", "other", step.activation_bytes),
         ):
             title = f"token {at + 2}{_quoted(texts, at + 1)}: {name} {bytes_text(size)}"
-            high = low + size / _MIB
+            high = low + size / scale
             marks.append(box(frame, (at + 0.1, at + 0.9), (low, high), kind, title))
             low = high
     return chart(frame, marks, "Bytes that each token moved", _tick)
@@ -108,7 +111,7 @@ def token_bytes(steps: Sequence[Step], texts: Sequence[str]) -> str:
 
 def cache_growth(steps: Sequence[Step]) -> str:
     """The KV cache after each step: a jump for the prompt, then token by token."""
-    unit, scale = ("MiB", _MIB) if steps[-1].kept_bytes >= _MIB else ("KiB", 1024)
+    unit, scale = _size_unit(steps[-1].kept_bytes)
     most = 1.15 * max(step.kept_bytes for step in steps) / scale
     frame = Frame.of((0.0, len(steps)), (0.0, most), ("step", unit), height=_LOW)
     marks = []
@@ -144,7 +147,8 @@ def strip(values: Sequence[float]) -> str:
         f' opacity="{abs(value) / most:.2f}"/>'
         for at, value in enumerate(values)
     )
-    return f'<svg class="strip" viewBox="0 0 {4 * len(values)} 12" aria-hidden="true">{cells}</svg>'
+    box_of = f'viewBox="0 0 {4 * len(values)} 12" preserveAspectRatio="none"'
+    return f'<svg class="strip" {box_of} aria-hidden="true">{cells}</svg>'
 
 
 def texts_of(story: Story) -> list[str]:
@@ -174,6 +178,19 @@ def _most(times: Sequence[float]) -> float:
     """The largest value that is not an outlier beyond four times the median."""
     middle = sorted(times)[len(times) // 2]
     return max(time for time in times if time <= 4 * middle)
+
+
+def _time_unit(most: float) -> tuple[str, float]:
+    """An axis' unit and its size in seconds."""
+    return ("seconds", 1.0) if most >= 10 else ("milliseconds", 1e-3)
+
+
+def _size_unit(most: float) -> tuple[str, float]:
+    return next(((unit, size) for unit, size in _SIZES if most >= size), _SIZES[-1])
+
+
+def _count_unit(most: float) -> tuple[str, float]:
+    return next(((unit, size) for unit, size in _COUNTS if most >= size), _COUNTS[-1])
 
 
 def _tick(value: float) -> str:

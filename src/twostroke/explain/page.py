@@ -38,6 +38,7 @@ def page_of(story: Story) -> str:
             is_run=is_run,
             heading=words.heading(story),
             subtitle=words.subtitle(story),
+            warning=words.warning(story),
             cards=tuple(words.cards(story)),
             timeline_words=words.timeline_words(story),
             prompt_words=words.prompt_words(story),

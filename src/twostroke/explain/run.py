@@ -53,30 +53,29 @@ def story_of(run: Run) -> Story:
     prompt = prompt_tokens(tokenizer, run.prompt_ids, run.text)
     shapes = prefill_steps(len(prompt), 1, llm.config.max_step_tokens)
     prefill, decode = completion.summary.prefill, completion.summary.decode
+    steps = _steps(run.records, run.records[0].started, llm.memory.kv_bytes_per_token)
     generated = [ChunkShape(at, 1, 1, phase=Phase.DECODE) for at in range(len(prompt), len(prompt) + decode.tokens)]
     costs = op_costs(model.program, executor.storage, {shape: float(count) for shape, count in shapes.items()})
     decode_costs = op_costs(model.program, executor.storage, {(chunk,): 1.0 for chunk in generated})
-    target = Target(
-        run.hardware.name, "cpu", run.hardware, llm.memory.available_bytes, None, None, "probed", is_here=True
-    )
+    hardware = raised(run.hardware, steps)
+    target = Target(hardware.name, "cpu", hardware, llm.memory.available_bytes, None, None, "probed", is_here=True)
     scenario = Scenario(prompt=len(prompt), answer=max(1, len(completion.token_ids)), kv=llm.config.kv)
-    first = run.records[0].started
     return Story(
         source="measured",
         model=facts_of(model, llm.config.kv),
-        hardware=run.hardware.name,
-        hardware_source=f"roofs probed on this machine, {run.hardware.num_threads} threads, {llm.isa}",
+        hardware=hardware.name,
+        hardware_source=f"roofs probed on this machine, {llm.threads.num_threads} threads, {llm.isa}",
         engine="twostroke",
         prompt=prompt,
         answer=completion.text,
         finish_reason=completion.finish_reason,
         vectors=vectors_of(llm.path, tokenizer, words_of(prompt)),
-        prefill=_stroke(prefill, run.hardware, costs),
-        decode=_stroke(decode, run.hardware, decode_costs),
-        steps=tuple(_steps(run.records, first, llm.memory.kv_bytes_per_token)),
+        prefill=_stroke(prefill, hardware, costs),
+        decode=_stroke(decode, hardware, decode_costs),
+        steps=tuple(steps),
         choices=tuple(_choices(run)),
         memory=_memory(llm),
-        crossover=crossover(executor.cost, run.hardware, llm.context, llm.config.max_step_tokens),
+        crossover=crossover(executor.cost, hardware, llm.context, llm.config.max_step_tokens),
         what_if=what_if_of(model, target, scenario),
     )
 
@@ -96,6 +95,14 @@ def facts_of(model: PlannedModel, kv: str) -> ModelFacts:
         weight_bytes=model.weight_bytes,
         kv=kv,
     )
+
+
+def raised(hardware: HardwareSpec, steps: Sequence[Step]) -> HardwareSpec:
+    """The same roofs, but none below what a token reached: a roof is the best that was seen, and a probe may be
+    disturbed."""
+    reached = max((step.bytes / step.seconds for step in steps if step.phase is Phase.DECODE), default=0.0)
+    points = tuple((size, max(rate, reached)) for size, rate in hardware.read_bandwidth)
+    return replace(hardware, read_bandwidth=points)
 
 
 def _stroke(totals: PhaseTotals, hardware: HardwareSpec, costs: list[OpCost]) -> Stroke:

@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float32]
 
 _MATRIX = "token_embd.weight"
 _ROWS_AT_ONCE_VALUES = 1 << 23  # 32 MiB as floats
-_NUM_WORDS, _NUM_NEAREST, _NUM_SHOWN = 6, 8, 48
+_NUM_WORDS, _NUM_NEAREST, _NUM_SHOWN = 8, 8, 48
 _LEAST_LETTERS = 3
 
 

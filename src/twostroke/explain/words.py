@@ -36,6 +36,14 @@ def subtitle(story: Story) -> str:
     )
 
 
+def warning(story: Story) -> str:
+    """What must be known before all else."""
+    left, there = story.memory.left_bytes, story.memory.capacity_bytes
+    if left is None or there is None or left >= 0:
+        return ""
+    return f"It does not fit: {bytes_text(-left)} more than the {bytes_text(there)} there are. Times are as if it did."
+
+
 def cards(story: Story) -> Iterator[Card]:
     """The run in four figures."""
     prefill, decode = story.prefill, story.decode
@@ -84,7 +92,7 @@ def prefill_words(story: Story) -> Iterator[str]:
         yield "Not predicted: the hardware's FLOP/s are not published."
         return
     yield (
-        f"{_tokens(found.tokens)} share one reading of the weights: {count_text(found.flops)}FLOP and"
+        f"{_tokens(found.tokens)} share {_readings(found.steps)} of the weights: {count_text(found.flops)}FLOP and"
         f" {bytes_text(found.bytes)}, so {found.intensity:,.1f} FLOPs per byte (counted), in"
         f" {time_text(found.seconds)}{_range(found)} ({story.source})."
     )
@@ -131,7 +139,8 @@ def cache_note(story: Story) -> str:
     """What a token adds."""
     last = story.steps[-1]
     per_token = bytes_text(story.memory.kv_bytes_per_token)
-    return f"{per_token} a token; {last.kept_tokens:,} tokens kept take {bytes_text(last.kept_bytes)}."
+    whole = f"{last.kept_tokens:,} tokens kept take {bytes_text(last.kept_bytes)}"
+    return f"First the prompt, then a token a step: {per_token} a token; {whole}."
 
 
 def memory_words(story: Story) -> str:
@@ -193,6 +202,10 @@ def _range(stroke: Stroke) -> str:
     if stroke.low is None or stroke.high is None:
         return ""
     return f", {time_text(stroke.low)} to {time_text(stroke.high)}"
+
+
+def _readings(steps: int) -> str:
+    return "one reading" if steps == 1 else f"{steps:,} readings"
 
 
 def _tokens(count: int) -> str:
