@@ -1,7 +1,7 @@
 """`twostroke explain`: a real run, or a plan, as one page. Owns the command; the page is `explain`'s."""
 
 import json
-import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _LOADING = ("context", "threads", "kv", "isa")
 _SAMPLING = ("temperature", "top_k", "top_p", "seed")
 _PROMPT_TOKENS = 512
+_INTERRUPTED = 130  # as shells report a program ended by Ctrl-C
 
 
 @click.command("explain")
@@ -33,7 +34,9 @@ _PROMPT_TOKENS = 512
 @click.option("--weights", help="Quantise matrices to this type as they load; with --plan any format.")
 @click.option("--plan", "is_plan", is_flag=True, help="Run nothing: predict, for --hardware.")
 @click.option("--hardware", default="this", show_default=True, help="With --plan: catalogue name, `this`, a TOML file.")
-@click.option("--prompt-tokens", type=int, default=_PROMPT_TOKENS, show_default=True, help="With --plan.")
+@click.option(
+    "--prompt-tokens", type=int, default=_PROMPT_TOKENS, show_default=True, help="With --plan: of the prompt."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what the page shows as one JSON object.")
 def command(model: str, prompt: str | None, output: Path | None, is_plan: bool, as_json: bool, **options: Any) -> None:
     """Run MODEL on PROMPT and draw what it did, as one HTML file that needs nothing else.
@@ -77,10 +80,13 @@ def _run(model: str, prompt: str, options: dict[str, Any]) -> "Story":
     from twostroke.roofline.planned_model import find_planned
 
     loading = {name: options[name] for name in (*_LOADING, "weights")}
+    LLMConfig.of(**loading)  # what is wrong is told before anything is said
     with load(model, max_batch=1, speculation=False, **loading) as llm:  # without drafts a step is a token
         ids = llm.tokenizer.encode(prompt) if options["raw"] else llm.render([{"role": "user", "content": prompt}]).ids
         sampling = {name: options[name] for name in (*_SAMPLING, "max_tokens")}
         completion = collect_answer(llm.generate(ids, stream=True, logprobs=NUM_ALTERNATIVES, **sampling))
+        if completion.finish_reason == "cancelled":
+            sys.exit(_INTERRUPTED)
         account = with_roofs(llm, account_of(llm, completion))
         if account.hardware is None:
             raise ConfigError("the roofs of this machine are not known")
@@ -99,13 +105,14 @@ def _run(model: str, prompt: str, options: dict[str, Any]) -> "Story":
 
 def _check_writable(path: Path) -> None:
     """Before anything is loaded. Raises ConfigError naming the file."""
-    folder = path.parent
-    if path.is_dir():
-        raise ConfigError(f"{path} is a directory, not a file to write")
-    if not folder.is_dir():
-        raise ConfigError(f"{path} cannot be written: there is no directory {folder}")
-    if not os.access(path if path.exists() else folder, os.W_OK):
-        raise ConfigError(f"{path} cannot be written: permission denied")
+    is_new = not path.exists()
+    try:
+        with path.open("ab"):
+            pass
+        if is_new:
+            path.unlink()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def _write(path: Path, text: str) -> None:
