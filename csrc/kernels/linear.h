@@ -17,63 +17,74 @@ struct Tile {
     TS_METHOD int32_t sum32(int t, int64_t block) const { return sum16(t, 2 * block) + sum16(t, 2 * block + 1); }
 };
 
-template <int kQuads>
-TS_INLINE I32x16 dot_columns(const Bytes64* w, const uint8_t* x) {
-    Dot dot = dot_zero();
-    for (int i = 0; i < kQuads; ++i) dot_quad(dot, w[i], x + 8 * i);
-    return dot_sum(dot);
-}
-
-// acc += x_scale * sum over 32 columns of weight * q, for T activation rows.
-template <int T, class P>
-TS_INLINE void add_columns(const Columns& c, Tile x, int64_t block, F32x16* acc) {
-    for (int t = 0; t < T; ++t) {
-        const uint8_t* q = x.quads(t, block);
-        F32x16 sum;
-        if constexpr (P::kHalves) {
-            const int32_t sum0 = x.sum16(t, 2 * block), sum1 = x.sum16(t, 2 * block + 1);
-            I32x16 dot0 = dot_columns<4>(c.quads, q), dot1 = dot_columns<4>(c.quads + 4, q + 32);
-            if constexpr (P::kOffset != 0) {
-                dot0 = i_add(dot0, i_set(-P::kOffset * sum0));
-                dot1 = i_add(dot1, i_set(-P::kOffset * sum1));
-            }
-            sum = f_fma(to_f32(dot0), c.scale[0], f_mul(to_f32(dot1), c.scale[1]));
-            if constexpr (P::kAffine) {
-                sum = f_fma(c.minimum[0], to_f32(i_set(sum0)), sum);
-                sum = f_fma(c.minimum[1], to_f32(i_set(sum1)), sum);
-            }
-        } else {
-            const int32_t sum32 = x.sum32(t, block);
-            I32x16 dot = dot_columns<8>(c.quads, q);
-            if constexpr (P::kOffset != 0) dot = i_add(dot, i_set(-P::kOffset * sum32));
-            if constexpr (P::kAffine) {
-                sum = f_fma(c.scale[0], to_f32(dot), f_mul(c.minimum[0], to_f32(i_set(sum32))));
-            } else {
-                sum = f_mul(c.scale[0], to_f32(dot));
-            }
+// Sums of weight * q over 32 columns, of which the dot products of quads and q are given: one, or one for each half.
+template <class P>
+TS_INLINE F32x16 weigh(const Columns& c, const I32x16* dots, Tile x, int t, int64_t block) {
+    if constexpr (P::kHalves) {
+        const int32_t sum0 = x.sum16(t, 2 * block), sum1 = x.sum16(t, 2 * block + 1);
+        I32x16 dot0 = dots[0], dot1 = dots[1];
+        if constexpr (P::kOffset != 0) {
+            dot0 = i_add(dot0, i_set(-P::kOffset * sum0));
+            dot1 = i_add(dot1, i_set(-P::kOffset * sum1));
         }
-        acc[t] = f_fma(sum, f_set(x.scale(t, block)), acc[t]);
+        F32x16 sum = f_fma(to_f32(dot0), c.scale[0], f_mul(to_f32(dot1), c.scale[1]));
+        if constexpr (P::kAffine) {
+            sum = f_fma(c.minimum[0], to_f32(i_set(sum0)), sum);
+            sum = f_fma(c.minimum[1], to_f32(i_set(sum1)), sum);
+        }
+        return sum;
+    } else {
+        const int32_t sum32 = x.sum32(t, block);
+        I32x16 dot = dots[0];
+        if constexpr (P::kOffset != 0) dot = i_add(dot, i_set(-P::kOffset * sum32));
+        if constexpr (P::kAffine) return f_fma(c.scale[0], to_f32(dot), f_mul(c.minimum[0], to_f32(i_set(sum32))));
+        return f_mul(c.scale[0], to_f32(dot));
     }
 }
 
-// acc (T, 16): one group of 16 matrix rows times T activation rows.
-template <int T, class P, class Packed>
-static void multiply_packed(const PackedMatrix& m, const uint8_t* data, const LinearArgs& a, int64_t row, float* acc) {
-    F32x16 sums[T];
-    for (int t = 0; t < T; ++t) sums[t] = f_set(0.0f);
+// acc[G * t + g] += x_scale * sum over 32 columns of weight * q, for T activation rows and G groups of matrix rows.
+template <int G, int T, class P>
+TS_INLINE void add_columns(const Columns* c, Tile x, int64_t block, F32x16* acc) {
+    constexpr int kParts = P::kHalves ? 2 : 1, kQuads = 8 / kParts;
+    for (int t = 0; t < T; ++t) {
+        const uint8_t* q = x.quads(t, block);
+        Dot dots[G][kParts];
+        for (auto& parts : dots)
+            for (Dot& dot : parts) dot = dot_zero();
+        for (int quad = 0; quad < 8; ++quad)
+            for (int g = 0; g < G; ++g) dot_quad(dots[g][quad / kQuads], c[g].quads[quad], q + 8 * quad);
+        const F32x16 scale = f_set(x.scale(t, block));
+        for (int g = 0; g < G; ++g) {
+            I32x16 totals[kParts];
+            for (int part = 0; part < kParts; ++part) totals[part] = dot_sum(dots[g][part]);
+            acc[G * t + g] = f_fma(weigh<P>(c[g], totals, x, t, block), scale, acc[G * t + g]);
+        }
+    }
+}
+
+// acc[g] (T, 16): each of G groups of 16 matrix rows times T activation rows. Several groups at once fetch a row's
+// quads once for all; one at a time is read from memory as one stream, which is what a single row waits for.
+template <int G, int T, class P, class Packed>
+static void multiply_packed(const PackedMatrix& m, const uint8_t* const* data, const LinearArgs& a, int64_t row, float* const* acc) {
+    F32x16 sums[G * T];
+    for (F32x16& sum : sums) sum = f_set(0.0f);
     const Tile x{&a.quant, row};
-    const auto* blocks = reinterpret_cast<const Packed*>(data);
+    const Packed* blocks[G];
+    for (int g = 0; g < G; ++g) blocks[g] = reinterpret_cast<const Packed*>(data[g]);
     constexpr int kSubs = P::kColumns / 32;
     // A block is read front to back, so that the hardware prefetcher follows; prefetching by hand made it slower.
     for (int64_t i = 0; i < m.cols / P::kColumns; ++i)
         for (int sub = 0; sub < kSubs; ++sub) {
-            Columns c;
-            c.codebook = m.codebook;
-            c.bf16_scales = has_bf16_scales(m.type);
-            P::load(blocks[i], sub, c);
-            add_columns<T, P>(c, x, i * kSubs + sub, sums);
+            Columns c[G];
+            for (int g = 0; g < G; ++g) {
+                c[g].codebook = m.codebook;
+                c[g].bf16_scales = has_bf16_scales(m.type);
+                P::load(blocks[g][i], sub, c[g]);
+            }
+            add_columns<G, T, P>(c, x, i * kSubs + sub, sums);
         }
-    for (int t = 0; t < T; ++t) f_store(acc + 16 * t, sums[t]);
+    for (int t = 0; t < T; ++t)
+        for (int g = 0; g < G; ++g) f_store(acc[g] + 16 * t, sums[G * t + g]);
 }
 
 TS_INLINE F32x16 load_floats(const float* p) { return f_load(p); }
@@ -125,10 +136,22 @@ static void multiply(const PackedMatrix& m, int64_t group, const LinearArgs& a, 
         case TensorType::F16: return multiply_floats<T, Half>(m, data, a, row, acc);
         case TensorType::BF16: return multiply_floats<T, Brain>(m, data, a, row, acc);
 #define TS_MULTIPLY(type, columns) \
-    case TensorType::type: return multiply_packed<T, Panel##type, Packed##type>(m, data, a, row, acc);
+    case TensorType::type: return multiply_packed<1, T, Panel##type, Packed##type>(m, &data, a, row, &acc);
             TS_PACKED_TYPES(TS_MULTIPLY)
 #undef TS_MULTIPLY
         default: return multiply_f8<T>(m, data, a, row, acc);
+    }
+}
+
+// Two groups times T rows; false where the type has no kernel for two.
+template <int T>
+static bool multiply_two(const PackedMatrix& m, const uint8_t* const* data, const LinearArgs& a, int64_t row, float* const* acc) {
+    switch (m.type) {
+#define TS_MULTIPLY_TWO(type, columns) \
+    case TensorType::type: multiply_packed<2, T, Panel##type, Packed##type>(m, data, a, row, acc); return true;
+        TS_PACKED_TYPES(TS_MULTIPLY_TWO)
+#undef TS_MULTIPLY_TWO
+        default: return false;
     }
 }
 
@@ -154,6 +177,27 @@ static void linear_tile(const LinearArgs& a, int64_t group, int64_t row) {
     multiply<T>(*a.matrix, group, a, row, acc);
     if (a.up) multiply<T>(*a.up, group, a, row, up);
     store_tile(a, group, row, T, acc, a.up ? up : nullptr);
+}
+
+// A tile of the most rows times groups `begin` .. `end`: two groups at a time, a gate with its up.
+static void linear_tiles(const LinearArgs& a, int64_t begin, int64_t end, int64_t row) {
+    constexpr int T = kMostRows;
+    alignas(64) float acc[16 * T], other[16 * T];
+    float* const accs[2] = {acc, other};
+    const bool gated = a.up && a.up->type == a.matrix->type && a.up->codebook == a.matrix->codebook;
+    for (int64_t group = begin; group < end;) {
+        if (kPairs && (a.up ? gated : group + 1 < end)) {
+            const PackedMatrix& second = a.up ? *a.up : *a.matrix;
+            const uint8_t* const data[2] = {a.matrix->data + static_cast<size_t>(group) * a.matrix->group_bytes,
+                                            second.data + static_cast<size_t>(a.up ? group : group + 1) * second.group_bytes};
+            if (multiply_two<T>(*a.matrix, data, a, row, accs)) {
+                store_tile(a, group++, row, T, acc, a.up ? other : nullptr);
+                if (!a.up) store_tile(a, group++, row, T, other, nullptr);
+                continue;
+            }
+        }
+        linear_tile<T>(a, group++, row);
+    }
 }
 
 // One lane of 32 columns as floats, exactly the file's weights.
@@ -246,8 +290,7 @@ static void linear(const LinearArgs& a) {
     for (int64_t begin = a.group_begin; begin < a.group_end; begin += panel) {
         const int64_t end = begin + panel < a.group_end ? begin + panel : a.group_end;
         int64_t row = 0;
-        for (; row + kMostRows <= a.num_rows; row += kMostRows)
-            for (int64_t group = begin; group < end; ++group) linear_tile<kMostRows>(a, group, row);
+        for (; row + kMostRows <= a.num_rows; row += kMostRows) linear_tiles(a, begin, end, row);
         if (row < a.num_rows)
             for (int64_t group = begin; group < end; ++group) linear_rest<kMostRows / 2>(a, group, row);
     }

@@ -26,6 +26,7 @@ TS_INLINE __m256i lane_mask(int n, int first) {
 
 constexpr int kMostRows = 8;  // activation rows multiplied together
 constexpr bool kFewTiles = false;  // only that many, and one
+constexpr bool kPairs = false;  // two groups at a time, where registers hold them
 
 TS_INLINE F32x16 f_set(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 TS_INLINE F32x16 f_load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }

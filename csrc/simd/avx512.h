@@ -22,6 +22,7 @@ TS_INLINE __mmask16 first_n(int n) { return static_cast<__mmask16>(n >= 16 ? 0xf
 
 constexpr int kMostRows = 8;  // activation rows multiplied together
 constexpr bool kFewTiles = false;  // only that many, and one
+constexpr bool kPairs = true;  // two groups at a time, where registers hold them
 
 TS_INLINE F32x16 f_set(float x) { return _mm512_set1_ps(x); }
 TS_INLINE F32x16 f_load(const float* p) { return _mm512_loadu_ps(p); }

@@ -21,6 +21,7 @@ struct Bytes64 { uint8_t v[64]; };  // a quad: 4 columns of 16 lanes
 
 constexpr int kMostRows = 4;  // activation rows multiplied together
 constexpr bool kFewTiles = true;  // only that many, and one
+constexpr bool kPairs = false;  // two groups at a time, where registers hold them
 
 TS_INLINE F32x16 f_set(float x) { F32x16 r; TS_EACH r.v[i] = x; return r; }
 TS_INLINE F32x16 f_load(const float* p) { F32x16 r; std::memcpy(r.v, p, 64); return r; }
