@@ -10,7 +10,7 @@
 
 namespace twostroke {
 
-enum class KvType : int { F32 = 0, F16 = 1, BF16 = 2 };
+enum class KvType : int { F32 = 0, F16 = 1, BF16 = 2, Q8_0 = 3 };
 
 constexpr int kBlockTokens = 16;  // tokens of one KV block
 constexpr int kKeyRange = 256;  // keys of one attention range: absolute multiples, so that sums have one order
@@ -99,17 +99,22 @@ struct RopeArgs {
     bool interleaved;
 };
 
-// Layout of one KV head in one block: keys (head_dim, 16), then values (16, padded_dim).
+constexpr int kKvGroup = 32;  // elements of a key or value that share a scale in Q8_0
+
+// Layout of one KV head in one block: keys (head_dim, 16), then values (16, padded_dim). In Q8_0 each is followed by the
+// float16 scales of its groups, (ceil(dim / 32), 16).
 struct KvLayout {
     KvType type;
     int head_dim, padded_dim;  // padded_dim: head_dim rounded up to 16
     int num_kv_heads;
 
-    constexpr size_t element_bytes() const { return type == KvType::F32 ? 4 : 2; }
-    constexpr size_t key_bytes() const { return element_bytes() * static_cast<size_t>(head_dim) * kBlockTokens; }
-    constexpr size_t head_bytes() const {
-        return key_bytes() + element_bytes() * static_cast<size_t>(padded_dim) * kBlockTokens;
+    constexpr size_t element_bytes() const { return type == KvType::F32 ? 4 : type == KvType::Q8_0 ? 1 : 2; }
+    constexpr size_t bytes_of(int dim) const {
+        const int groups = type == KvType::Q8_0 ? (dim + kKvGroup - 1) / kKvGroup : 0;
+        return (element_bytes() * static_cast<size_t>(dim) + 2 * static_cast<size_t>(groups)) * kBlockTokens;
     }
+    constexpr size_t key_bytes() const { return bytes_of(head_dim); }
+    constexpr size_t head_bytes() const { return key_bytes() + bytes_of(padded_dim); }
     constexpr size_t block_bytes() const { return head_bytes() * static_cast<size_t>(num_kv_heads); }
 };
 

@@ -18,6 +18,7 @@ from twostroke.weights.tensor_types import TensorType
 SETTINGS: list[dict[str, Any]] = [
     {"num_threads": 1, "max_context": 64, "max_step_tokens": 512, "kv_type": "f16"},
     {"num_threads": 3, "max_context": 1000, "max_step_tokens": 17, "kv_type": "f32"},
+    {"num_threads": 2, "max_context": 300, "max_step_tokens": 64, "kv_type": "q8_0"},
 ]
 
 
@@ -36,7 +37,7 @@ def check(path: Path, settings: dict[str, Any], outputs: tuple[str, ...] = OUTPU
     model.source.close()
 
 
-@pytest.mark.parametrize("settings", SETTINGS, ids=["one thread", "long context"])
+@pytest.mark.parametrize("settings", SETTINGS, ids=["one thread", "long context", "8-bit cache"])
 @pytest.mark.parametrize("family", NATIVE)
 def test_every_family(family: str, settings: dict[str, Any]) -> None:
     check(FOLDER / family, settings)

@@ -11,7 +11,7 @@ from typing import Any, Self
 from twostroke.errors import ConfigError, InvalidRequestError, TwostrokeError
 from twostroke.weights.aliases import DEFAULT_MODEL
 
-KV_NAMES = ("f16", "bf16", "f32")
+KV_NAMES = ("f16", "bf16", "f32", "q8_0")
 WEIGHT_NAMES = ("q4_0", "q4_k", "q5_k", "q6_k", "q8_0", "bf16", "f16", "f32")
 ISA_NAMES = ("scalar", "avx2", "avx512", "amx")
 

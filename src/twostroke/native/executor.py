@@ -20,9 +20,9 @@ from twostroke.program.passes import fuse
 from twostroke.program.program import Program
 from twostroke.weights.source import WeightSource
 
-KvName = Literal["f32", "f16", "bf16"]
-KV_TYPES: dict[str, int] = {"f32": 0, "f16": 1, "bf16": 2}
-KV_BITS: dict[str, float] = {"f32": 32.0, "f16": 16.0, "bf16": 16.0}
+KvName = Literal["f32", "f16", "bf16", "q8_0"]
+KV_TYPES: dict[str, int] = {"f32": 0, "f16": 1, "bf16": 2, "q8_0": 3}
+KV_BITS: dict[str, float] = {"f32": 32.0, "f16": 16.0, "bf16": 16.0, "q8_0": 8.5}
 BLOCK_TOKENS: int = _core.block_tokens
 
 

@@ -19,6 +19,7 @@ from twostroke.weights.tensor_types import TensorType
 # As in csrc: rows of a packed group, output rows at once, keys of an attention range, query rows attended together,
 # floats before an attention state, what each part of scratch is rounded up to, and columns of a row of one thread.
 _LANES, _OUTPUT_TILE, _KEY_RANGE, _QUERIES, _STATE_HEADER, _ALIGN, _ROW = 16, 32, 256, 8, 16, 64, 512
+_KV_GROUP = 32  # elements of an 8-bit key or value that share a scale
 _PLAIN = (TensorType.F32, TensorType.F16, TensorType.BF16)
 
 
@@ -146,8 +147,17 @@ def _thread_scratch(program: Program, source: WeightTypes) -> int:
 def _block_bytes(caches: tuple[Cache, ...], bits: float) -> int:
     """Of all layers of a group: values of a head are filled up to a multiple of 16, keys are not."""
     kv = (cache for cache in caches if isinstance(cache, CacheSpec))
-    elements = sum(cache.num_kv_heads * (cache.head_dim + _up(cache.head_dim, _LANES)) for cache in kv)
-    return int(elements * _core.block_tokens * bits / 8)
+    heads = (
+        cache.num_kv_heads * sum(_kv_bytes(dim, bits) for dim in (cache.head_dim, _up(cache.head_dim, _LANES)))
+        for cache in kv
+    )
+    return int(_core.block_tokens * sum(heads))
+
+
+def _kv_bytes(dim: int, bits: float) -> float:
+    """Of one key or value; a part of a bit more than whole ones is two bytes for each group that shares a scale."""
+    scales = 2 * -(-dim // _KV_GROUP) if bits % 1 else 0
+    return dim * (bits // 1) / 8 + scales
 
 
 def _up(number: int, multiple: int, least: int = 0) -> int:
