@@ -54,7 +54,7 @@ def _stroke(plan: Plan, found: Prediction, steps: Steps, tokens: int) -> Stroke:
     count = sum(steps.values())
     roof_byte_s = spec.bytes_per_s_at(found.work.read_bytes / found.work.steps)
     roof_flop_s = spec.peak_flops if spec.flops else None
-    needed = max(moved / roof_byte_s, 0.0 if roof_flop_s is None else flops / roof_flop_s)
+    reading, computing = moved / roof_byte_s, 0.0 if roof_flop_s is None else flops / roof_flop_s
     return Stroke(
         tokens=tokens,
         steps=round(count),
@@ -67,8 +67,8 @@ def _stroke(plan: Plan, found: Prediction, steps: Steps, tokens: int) -> Stroke:
         activation_bytes=sum(part.activation_bytes for part in parts),
         roof_flop_s=roof_flop_s,
         roof_byte_s=roof_byte_s,
-        bound=found.seconds.bound,
-        roof_fraction=needed / found.total,
+        bound="compute" if computing > reading else "memory",
+        roof_fraction=max(reading, computing) / found.total,
         by_kind=parts,
         by_layer=by_layer(costs),
     )

@@ -91,6 +91,7 @@ def facts_of(model: PlannedModel, kv: str) -> ModelFacts:
         dim=config.dim,
         vocabulary=config.vocab_size,
         context=config.context_length,
+        experts=config.num_experts,
         weights=model.weights,
         weight_bytes=model.weight_bytes,
         kv=kv,

@@ -164,7 +164,7 @@ class MemoryUse:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What the model is."""
+    """What the model is; `experts` of a layer, 0 where it is no mixture."""
 
     name: str
     architecture: str
@@ -173,6 +173,7 @@ class ModelFacts:
     dim: int
     vocabulary: int
     context: int
+    experts: int
     weights: str
     weight_bytes: float
     kv: str

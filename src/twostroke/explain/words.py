@@ -105,9 +105,11 @@ def prefill_words(story: Story) -> Iterator[str]:
                 f" {rate_text(found.roof_flop_s, 'FLOP/s')}{_share(found)}; narrower weights would hardly help."
             )
         else:
+            short = story.crossover is not None and found.tokens < story.crossover
+            why = "This prompt is too short to get past that: even its prefill" if short else "Left of that, prefill"
             yield (
-                f"The roofs here cross at {ridge:,.1f} FLOPs per byte. This prompt is too short to get past that: even"
-                f" its prefill is memory-bound, at {rate_text(found.bytes / found.seconds, 'B/s')} of"
+                f"The roofs here cross at {ridge:,.1f} FLOPs per byte. {why} is memory-bound, at"
+                f" {rate_text(found.bytes / found.seconds, 'B/s')} of"
                 f" {rate_text(found.roof_byte_s, 'B/s')}{_share(found)}."
             )
     yield _crossover(story)
@@ -133,6 +135,11 @@ def decode_words(story: Story) -> Iterator[str]:
             "compute": "arithmetic is the limit even for one token",
         }[found.bound]
         yield f"Decode is {found.bound}-bound{_share(found)}: {why}."
+    if story.model.experts:
+        yield (
+            f"Which of a layer's {story.model.experts:,} experts a step reads is taken as a uniform choice: bytes of"
+            " experts are what is expected."
+        )
 
 
 def cache_note(story: Story) -> str:
