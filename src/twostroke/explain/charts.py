@@ -128,7 +128,7 @@ def memory_bar(memory: MemoryUse) -> str:
         ("weights", "weights", memory.weight_bytes),
         ("KV cache", "kv", memory.kv_bytes),
         ("activations", "other", memory.activation_bytes),
-        ("engine", "engine", memory.overhead_bytes),
+        ("engine, about", "engine", memory.overhead_bytes),
     )
     rows = [(name, kind, bytes_text(size), size) for name, kind, size in parts]
     return stacked(rows, memory.capacity_bytes if shows_limit(memory) else None, "Memory by use")

@@ -9,7 +9,7 @@ from math import exp
 
 from twostroke.engine.account import PhaseTotals
 from twostroke.engine.ledger import StepRecord
-from twostroke.explain.breakdown import OpCost, by_kind, by_layer, op_costs
+from twostroke.explain.breakdown import OpCost, Steps, by_kind, by_layer, op_costs
 from twostroke.explain.crossover import crossover
 from twostroke.explain.story import Choice, MemoryUse, ModelFacts, Step, Story, Stroke
 from twostroke.explain.tokens import prompt_tokens, token_of
@@ -25,7 +25,6 @@ from twostroke.roofline.memory import peak_rss_bytes
 from twostroke.roofline.planned_model import PlannedModel
 from twostroke.roofline.planner import Scenario
 from twostroke.roofline.target import Target
-from twostroke.roofline.work import prefill_steps
 
 NUM_ALTERNATIVES = 5
 
@@ -51,11 +50,10 @@ def story_of(run: Run) -> Story:
     tokenizer, executor = llm.tokenizer, llm.running.loaded.executor
     model = replace(run.model, program=executor.program, bits=executor.storage.weight_bits)
     prompt = prompt_tokens(tokenizer, run.prompt_ids, run.text)
-    shapes = prefill_steps(len(prompt), 1, llm.config.max_step_tokens)
     prefill, decode = completion.summary.prefill, completion.summary.decode
     steps = _steps(run.records, run.records[0].started, llm.memory.kv_bytes_per_token)
     generated = [ChunkShape(at, 1, 1, phase=Phase.DECODE) for at in range(len(prompt), len(prompt) + decode.tokens)]
-    costs = op_costs(model.program, executor.storage, {shape: float(count) for shape, count in shapes.items()})
+    costs = op_costs(model.program, executor.storage, _prompt_steps(steps))
     decode_costs = op_costs(model.program, executor.storage, {(chunk,): 1.0 for chunk in generated})
     hardware = raised(run.hardware, steps)
     target = Target(hardware.name, "cpu", hardware, llm.memory.available_bytes, None, None, "probed", is_here=True)
@@ -96,6 +94,12 @@ def facts_of(model: PlannedModel, kv: str) -> ModelFacts:
         weight_bytes=model.weight_bytes,
         kv=kv,
     )
+
+
+def _prompt_steps(steps: Sequence[Step]) -> Steps:
+    """The chunks in which the prompt was computed; the last gives an output."""
+    chunks = [step for step in steps if step.phase is Phase.PREFILL]
+    return {(ChunkShape(step.kept_tokens - step.tokens, step.tokens, int(step is chunks[-1])),): 1.0 for step in chunks}
 
 
 def raised(hardware: HardwareSpec, steps: Sequence[Step]) -> HardwareSpec:
@@ -165,16 +169,16 @@ def _choices(run: Run) -> list[Choice]:
 
 
 def _memory(llm: LLM) -> MemoryUse:
-    """What was set aside before loading, and how long a context one request could have in what was free then."""
-    memory = llm.memory
+    """What the core allocated, and how long a context one request could have in what was free then."""
+    memory, executor = llm.memory, llm.running.loaded.executor
     fixed = memory.weight_bytes + memory.activation_bytes + memory.overhead_bytes
     room = (memory.available_bytes - fixed) // max(1, memory.kv_bytes_per_token)
     return MemoryUse(
         weight_bytes=llm.weight_bytes,
-        kv_bytes=memory.kv_pool_bytes,
+        kv_bytes=executor.kv_pool_bytes,
         kv_tokens=memory.pool_tokens,
         kv_bytes_per_token=memory.kv_bytes_per_token,
-        activation_bytes=memory.activation_bytes,
+        activation_bytes=executor.scratch_bytes,
         overhead_bytes=memory.overhead_bytes,
         capacity_bytes=memory.available_bytes,
         max_context=max(0, min(room, llm.model_config.context_length)),

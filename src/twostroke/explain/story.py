@@ -140,8 +140,11 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """Memory by what it is for. `kv_bytes` is set aside for `kv_tokens`; `max_context` is the longest one request could
-    have in what is there, up to the model's own. `peak_bytes` is what the process took at most, where one ran."""
+    """Memory by what it is for; `overhead_bytes` is predicted in any case. `kv_bytes` is set aside for `kv_tokens`.
+
+    `max_context` is the longest one request could have in what is there, up to the model's own. `peak_bytes` is what
+    the process took at most, where one ran.
+    """
 
     weight_bytes: float
     kv_bytes: float

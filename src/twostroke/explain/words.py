@@ -58,7 +58,11 @@ def cards(story: Story) -> Iterator[Card]:
         note = f"{bytes_text(weights)} weights, {bytes_text(cache)} KV cache"
         yield Card("a decode step moves", "counted", bytes_text(each), note)
     memory = story.memory
-    yield Card("memory", story.source, bytes_text(memory.total_bytes), _left(memory))
+    if memory.peak_bytes is None:
+        yield Card("memory", "predicted", bytes_text(memory.total_bytes), _left(memory))
+    else:
+        note = f"{bytes_text(memory.kv_bytes)} of KV cache set aside"
+        yield Card("memory at most", "measured", bytes_text(memory.peak_bytes), note)
 
 
 def timeline_words(story: Story) -> str:
@@ -153,14 +157,15 @@ def cache_note(story: Story) -> str:
 def memory_words(story: Story) -> str:
     """What is set aside, what is left, and how long a context would fit."""
     memory = story.memory
-    verb = "were set aside before the run" if story.source == "measured" else "would be needed"
+    verb = "were set aside before the run (measured)" if story.source == "measured" else "would be needed (predicted)"
     text = (
         f"{bytes_text(memory.total_bytes)} {verb}: weights {bytes_text(memory.weight_bytes)}, KV cache"
         f" {bytes_text(memory.kv_bytes)} for {_tokens(memory.kv_tokens)}, activations"
-        f" {bytes_text(memory.activation_bytes)}, the engine itself {bytes_text(memory.overhead_bytes)}."
+        f" {bytes_text(memory.activation_bytes)}, and about {bytes_text(memory.overhead_bytes)} for the engine itself"
+        f"{' (predicted)' if story.source == 'measured' else ''}."
     )
     if memory.peak_bytes is not None:
-        text += f" The process took {bytes_text(memory.peak_bytes)} at most."
+        text += f" The process took {bytes_text(memory.peak_bytes)} at most (measured)."
     if memory.left_bytes is None or memory.capacity_bytes is None:
         return text + " How much memory the hardware has is not stated."
     if memory.left_bytes < 0:
@@ -184,7 +189,7 @@ def _longest(story: Story) -> str:
         return ""
     most = story.model.context
     own = "all that the model was made for" if found == most else f"of {most:,} that it was made for"
-    return f" One request could have a context of {found:,} tokens, {own}."
+    return f" One request could have a context of {found:,} tokens, {own} (predicted)."
 
 
 def _crossover(story: Story) -> str:
