@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 from tests.cli.command_line import invoke, json_of
+from tests.tiny import write_tiny_gguf
 
-from twostroke.errors import ConfigError, HardwareNotFoundError, ModelNotFoundError
+from twostroke.errors import ConfigError, HardwareNotFoundError, InvalidRequestError, ModelNotFoundError
 
 
 def test_a_plan_is_drawn_and_told(tmp_path: Path) -> None:
@@ -58,6 +59,13 @@ def test_a_file_that_cannot_be_written_is_refused_first(name: str, tmp_path: Pat
     result = invoke("explain", "no-such-model", "Hi", "-o", str(tmp_path / name))
     assert isinstance(result.exception, ConfigError)
     assert str(tmp_path) in str(result.exception)
+
+
+def test_a_prompt_without_tokens(tmp_path: Path) -> None:
+    path = write_tiny_gguf(tmp_path / "tiny.gguf")
+    result = invoke("explain", str(path), "", "--raw", "-o", str(tmp_path / "page.html"))
+    assert isinstance(result.exception, InvalidRequestError)
+    assert "no tokens" in str(result.exception)
 
 
 def test_a_prompt_or_a_plan() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from twostroke.cli.options import options_of
-from twostroke.errors import ConfigError
+from twostroke.errors import ConfigError, InvalidRequestError
 from twostroke.llm.config import LLMConfig, SamplingParams
 
 if TYPE_CHECKING:
@@ -83,6 +83,8 @@ def _run(model: str, prompt: str, options: dict[str, Any]) -> "Story":
     LLMConfig.of(**loading)  # what is wrong is told before anything is said
     with load(model, max_batch=1, speculation=False, **loading) as llm:  # without drafts a step is a token
         ids = llm.tokenizer.encode(prompt) if options["raw"] else llm.render([{"role": "user", "content": prompt}]).ids
+        if not ids:
+            raise InvalidRequestError("the prompt has no tokens")
         sampling = {name: options[name] for name in (*_SAMPLING, "max_tokens")}
         completion = collect_answer(llm.generate(ids, stream=True, logprobs=NUM_ALTERNATIVES, **sampling))
         if completion.finish_reason == "cancelled":
