@@ -6,6 +6,7 @@ VENV   ?= .venv
 MODEL  ?= smollm2
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 RUN_ARGS ?= --max-tokens 512
+PEERS_ARGS ?=
 PYTEST_ARGS ?=
 
 PY        := $(VENV)/bin/python
@@ -20,7 +21,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell getconf _NPROCESSORS_ONLN)
 
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
-.PHONY: help run test test-large lint format types layers docs check-aarch64 build prerequisites clean
+.PHONY: help run test test-large lint format types layers docs bench-peers check-aarch64 build prerequisites clean
 
 help:
 	@echo 'make run PROMPT="..."   answer with $(MODEL); the first time builds, installs and fetches the model'
@@ -30,6 +31,7 @@ help:
 	@echo 'make build              $(VENV) with the package and its compiled core'
 	@echo 'make lint types layers  what CI checks before the tests; make format to rewrite'
 	@echo 'make check-aarch64      cross-compile the scalar core for 64-bit Arm'
+	@echo 'make bench-peers        beside llama.cpp and OpenVINO GenAI, in ~/.cache/twostroke-peers; options in PEERS_ARGS'
 	@echo 'make docs               docs/cli.md and docs/api.md from the command line and the server'
 	@echo 'make clean              remove $(VENV) and every build output'
 
@@ -59,6 +61,9 @@ layers: $(DEV)
 docs: build
 	@$(PY) docs/generate_cli.py docs/cli.md
 	@$(PY) docs/generate_api.py docs/api.md
+
+bench-peers: build
+	@$(PY) -m benchmarks.peers $(PEERS_ARGS)
 
 # --- build ----------------------------------------------------------------------------------------------------------
 
