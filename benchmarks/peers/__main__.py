@@ -40,7 +40,8 @@ def main(models: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Run Twostroke and its peers in turn, A B C A B C, on the same MODELS, prompts and threads.
 
     MODELS are aliases or GGUF files; by default smollm2 and qwen2.5-coder-1.5b. A ratio is of two rates in the same
-    round; its median over the rounds is shown with the least and the most.
+    round; its median over the rounds is shown with the least and the most. On a machine that others use, `chrt -f 5`
+    before the command keeps them off; two such runs at once stop each other.
     """
     threads = choose_threads(options["threads"]).num_threads
     asked = questions(options["prefill"], options["decode"], options["batch"])
