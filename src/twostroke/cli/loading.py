@@ -1,5 +1,6 @@
 """A model loaded for a command. Owns what is said on stderr meanwhile: how a fetch goes on, and what was decided."""
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -18,3 +19,8 @@ def load(model: str, **options: Any) -> LLM:
     for warning in llm.warnings:
         click.echo(f"warning: {printable(warning)}", err=True)
     return llm
+
+
+def served_name(model: str) -> str:
+    """What the model is called in an API where no name is given: never a path."""
+    return Path(model).name if Path(model).exists() else model

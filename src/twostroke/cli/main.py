@@ -16,7 +16,7 @@ from twostroke import __version__
 from twostroke.errors import TwostrokeError
 
 COMMANDS = (
-    *("run", "serve", "bench", "plan", "fit", "explain", "embed"),
+    *("run", "serve", "batch", "bench", "plan", "fit", "explain", "embed"),
     *("pull", "list", "rm", "inspect", "quantize", "eval", "probe"),
 )
 _INTERRUPTED = 130  # as shells report a program ended by Ctrl-C

@@ -2,7 +2,6 @@
 
 from dataclasses import fields
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -44,7 +43,7 @@ def command(model: str, max_batch: int, probe: bool, **flags: Any) -> None:
     """
     import asyncio
 
-    from twostroke.cli.loading import load
+    from twostroke.cli.loading import load, served_name
     from twostroke.server.auth import Keys
     from twostroke.server.logs import set_up_logs
     from twostroke.server.run import address_of, bind, make_service, serve
@@ -54,7 +53,7 @@ def command(model: str, max_batch: int, probe: bool, **flags: Any) -> None:
     keys = Keys.from_file(config.api_key_file) if config.api_key_file else Keys()
     set_up_logs(config.log_format)
     with bind(config) as bound, load(model, max_batch=max_batch, **loading) as llm:
-        names = config.served_model_name or (_name(model),)
+        names = config.served_model_name or (served_name(model),)
 
         def make() -> "Service":
             return make_service(llm, config, names, partial(_roofs, llm) if probe else None)
@@ -64,11 +63,6 @@ def command(model: str, max_batch: int, probe: bool, **flags: Any) -> None:
                 click.echo(line, err=True)
 
         asyncio.run(serve(make, keys, config, bound, started))
-
-
-def _name(model: str) -> str:
-    """What the model is called where no name is given: never a path."""
-    return Path(model).name if Path(model).exists() else model
 
 
 def _roofs(llm: "LLM") -> "HardwareSpec":
