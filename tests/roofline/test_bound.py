@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import pytest
 
-from twostroke.roofline.bound import attain
+from twostroke.roofline.bound import attain, raised_to
 from twostroke.roofline.hardware import HardwareSpec
 
 BOX = HardwareSpec("box", ((100, 200.0), (10_000, 50.0)), {"f32": 400.0, "16bit": 1000.0})
@@ -50,3 +50,18 @@ def test_field_names_are_the_contract_of_run_json() -> None:
         "bound",
         "roof_fraction",
     ]
+
+
+def test_what_was_reached_is_a_roof() -> None:
+    """Of the resource that bound each phase, and of no other; nothing falls."""
+    slow = HardwareSpec("probed beside neighbours", ((100, 10.0),), {"16bit": 100.0, "f32": 50.0})
+    decode = attain(10.0, 300.0, 10.0, working_set_bytes=100, hardware=slow)  # 30 bytes/s
+    prefill = attain(900.0, 5.0, 1.0, working_set_bytes=100, hardware=slow)  # 900 FLOP/s
+    assert decode.roof_fraction == 3.0
+    assert prefill.roof_fraction == 9.0
+    raised = raised_to(slow, (prefill, None, decode))
+    assert raised.read_bandwidth == ((100, 30.0),)
+    assert raised.flops == {"16bit": 900.0, "f32": 50.0}
+    assert attain(10.0, 300.0, 10.0, working_set_bytes=100, hardware=raised).roof_fraction == 1.0
+    modest = attain(1.0, 50.0, 10.0, working_set_bytes=100, hardware=slow)
+    assert raised_to(slow, (modest,)) == slow

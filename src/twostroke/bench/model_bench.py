@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from importlib.resources import files
 
 from twostroke.bench.cell import Cell, Pass
@@ -13,6 +14,7 @@ from twostroke.llm.llm import LLM
 from twostroke.llm.loading import load_text
 from twostroke.models.load import load_model
 from twostroke.native.threads import choose_threads
+from twostroke.roofline.bound import raised_to
 from twostroke.roofline.probe import roofs_of_model
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.weights.fetch import ProgressCallback, ensure
@@ -65,7 +67,7 @@ def _cells_of(config: ModelBenchConfig, weights: str | None, kv: str, progress: 
             hardware = roofs_of_model(
                 llm.probe_weights, _working_set(found), llm.threads.num_threads, llm.isa, budget_s=_PROBE_S
             )
-            yield Cell(
+            cell = Cell(
                 scenario,
                 weights or OWN,
                 kv,
@@ -76,6 +78,8 @@ def _cells_of(config: ModelBenchConfig, weights: str | None, kv: str, progress: 
                 perplexity,
                 llm.weight_bytes,
             )
+            reached = (cell.prefill_reached, cell.decode_reached)
+            yield replace(cell, hardware=raised_to(hardware, reached))
 
 
 def _working_set(found: Sequence[Pass]) -> int:

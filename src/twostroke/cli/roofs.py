@@ -10,6 +10,7 @@ import click
 
 from twostroke.cli.summary import RunAccount, step_bytes
 from twostroke.llm.llm import LLM
+from twostroke.roofline.bound import raised_to
 from twostroke.roofline.probe import roofs_of_model
 
 _TOO_HIGH = 1.02  # a fraction above this is the probe's defect
@@ -24,6 +25,9 @@ def with_roofs(llm: LLM, account: RunAccount) -> RunAccount:
     if any(found is not None and (found.roof_fraction or 0.0) > _TOO_HIGH for found in reached):
         before = account.hardware.read_bandwidth[0][1] if account.hardware else 0.0
         account = _probed(llm, account, lambda seconds: max(before, llm.probe_weights(seconds)), again=True)
+        if account.hardware is not None:
+            reached = (account.attainment(account.prefill), account.attainment(account.decode))
+            account = replace(account, hardware=raised_to(account.hardware, reached))
     return account
 
 

@@ -1,6 +1,7 @@
 """Where a phase stands under the roofs. Owns the comparison; counts and measures nothing itself."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from twostroke.roofline.hardware import HardwareSpec
@@ -22,6 +23,23 @@ class Attainment:
     roof_byte_s: float
     bound: Bound | None
     roof_fraction: float | None
+
+
+def raised_to(hardware: HardwareSpec, reached: Iterable[Attainment | None]) -> HardwareSpec:
+    """The same machine with roofs no lower than what was reached: that shows what the machine can do, and that a probe,
+    which neighbours on the machine disturbed, did not find it."""
+    byte_s, flop_s = 0.0, 0.0
+    for one in reached:
+        if one is not None and one.bound == "memory":
+            byte_s = max(byte_s, one.achieved_byte_s)
+        elif one is not None and one.bound == "compute":
+            flop_s = max(flop_s, one.achieved_flop_s)
+    best = max(hardware.flops, key=lambda kind: hardware.flops[kind])
+    return replace(
+        hardware,
+        read_bandwidth=tuple((size, max(rate, byte_s)) for size, rate in hardware.read_bandwidth),
+        flops={**hardware.flops, best: max(hardware.flops[best], flop_s)},
+    )
 
 
 def attain(
