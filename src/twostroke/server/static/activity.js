@@ -103,7 +103,7 @@ function showAnswers({ answers, now }) {
       `${count(answer.completion_tokens)}${end}`,
       seconds(answer.ttft_s),
       seconds(answer.tpot_s),
-      ago(now - answer.ended),
+      ago(now - answer.ended).replace(" ago", ""),
     ];
     return element("tr", {}, ...cells.map((text) => element("td", { text })));
   });
