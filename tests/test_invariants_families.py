@@ -1,16 +1,18 @@
 """Invariant 1 for every family: mixtures of experts, windows and several cache groups, through the real engine.
 
 As `test_invariants`, smaller: a few requests whose prompts and answers cross windows and one range of keys. Pools of
-several groups differ in size.
+several groups differ in size. What no GGUF file is read of runs from its golden checkpoint.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.golden_families import FOLDER, HF_ONLY, NATIVE
 from tests.test_invariants import KINDS, Answer, Case
 from tests.tiny_families import KEYS, write_tiny_family
 
@@ -19,6 +21,9 @@ from twostroke.native.executor import ExecutorConfig, NativeExecutor
 
 CONTEXT, PLENTY = 1024, 120
 VOCAB = 320
+DIRECTORY_VOCAB = 96
+DIRECTORIES = [*sorted(HF_ONLY.intersection(NATIVE)), "gptneox-sequential", "olmo3", "stablelm-parallel"]
+FAMILIES = [*KEYS, *DIRECTORIES]
 # Of the families in turn; experts are of the default type.
 TYPES = ({"default": "Q8_0", "ffn_down": "Q4_1"}, "F16", {"default": "Q4_0", "token_embd": "Q8_0", "attn_v": "F32"})
 LENGTHS = (1, 15, 16, 17, 40, 70, 33, 262, 8, 25)  # windows are 16 and 24 tokens, a range of keys 256
@@ -47,13 +52,18 @@ class FamilyCase(Case):
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """A family's case, and its answers alone."""
 
-    @cache
-    def make(family: str) -> tuple[FamilyCase, list[Answer]]:
+    def path_of(family: str) -> Path:
+        if family in DIRECTORIES:
+            return FOLDER / family
         types = TYPES[list(KEYS).index(family) % len(TYPES)]
         path = tmp_path_factory.mktemp(family) / "tiny.gguf"
-        model = load_model(write_tiny_family(path, family, types=types, vocab=VOCAB, ffn_dim=96, tied=False))
-        rng = np.random.default_rng(0)
-        case = FamilyCase(model, [rng.integers(0, VOCAB, length).tolist() for length in LENGTHS], list(NEW))
+        return write_tiny_family(path, family, types=types, vocab=VOCAB, ffn_dim=96, tied=False)
+
+    @cache
+    def make(family: str) -> tuple[FamilyCase, list[Answer]]:
+        vocab, rng = DIRECTORY_VOCAB if family in DIRECTORIES else VOCAB, np.random.default_rng(0)
+        prompts = [rng.integers(0, vocab, length).tolist() for length in LENGTHS]
+        case = FamilyCase(load_model(path_of(family), context=CONTEXT), prompts, list(NEW))
         return case, case.alone()
 
     return make
@@ -61,16 +71,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 def test_the_families_are_worth_asking(made: Made) -> None:
     """Answers are as long as asked for, finite and different; some families have windows, groups and experts."""
-    for family in KEYS:
+    for family in FAMILIES:
         case, alone = made(family)
         assert [len(answer) for answer in alone] == case.new_tokens
         assert all(logprob is not None and np.isfinite(logprob) for answer in alone for _, logprob, _ in answer)
         drawn = [answer for i, answer in enumerate(alone) if i % 3]
         assert np.mean([len({token for token, _, _ in answer}) / len(answer) for answer in drawn]) > 0.5
-    groups = {family: made(family)[0].model.program.cache_groups for family in KEYS}
-    windows = {family: {group.window for group in groups[family]} for family in KEYS}
-    assert [family for family in KEYS if len(windows[family]) > 1] == ["gemma2", "gemma3", "gpt-oss"]
-    assert [family for family in KEYS if windows[family] - {None}] == ["mistral", "gemma2", "gemma3", "phi3", "gpt-oss"]
+    groups = {family: made(family)[0].model.program.cache_groups for family in FAMILIES}
+    windows = {family: {group.window for group in groups[family]} for family in FAMILIES}
+    several = [family for family in FAMILIES if len(windows[family]) > 1]
+    assert several == ["gemma2", "gemma3", "gpt-oss", "cohere2", "olmo3"]
+    assert [family for family in FAMILIES if windows[family] - {None} and family not in several] == ["mistral", "phi3"]
 
 
 def check(made: Made, family: str, place: tuple[int, int, int, int]) -> None:
@@ -84,7 +95,7 @@ def check(made: Made, family: str, place: tuple[int, int, int, int]) -> None:
 
 
 @pytest.mark.parametrize("place", PLACES, ids=str)
-@pytest.mark.parametrize("family", KEYS)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_families(made: Made, family: str, place: tuple[int, int, int, int]) -> None:
     """Threads, blocks of the pools, requests at a time and tokens of a chunk; few blocks make requests give way."""
     check(made, family, place)
@@ -92,7 +103,7 @@ def test_families(made: Made, family: str, place: tuple[int, int, int, int]) -> 
 
 @pytest.mark.large
 @pytest.mark.parametrize("place", MORE_PLACES, ids=str)
-@pytest.mark.parametrize("family", KEYS)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_families_on_the_whole_grid(made: Made, family: str, place: tuple[int, int, int, int]) -> None:
     check(made, family, place)
 

@@ -9,9 +9,9 @@ from tests.fuzz.bounds import count_accepted
 from tests.fuzz.mutate import BOUNDARIES
 from tests.native.in_memory import chunk
 from tests.native.in_memory import run as native_run
-from tests.tiny import write_tiny_gguf
+from tests.tiny_families import KEYS, write_tiny_family
 
-from twostroke.models.load import dequantized, load_model
+from twostroke.models.load import Model, dequantized, load_model
 from twostroke.native.executor import ExecutorConfig, NativeExecutor
 from twostroke.program.reference import ReferenceExecutor
 from twostroke.text.tokenizer import Tokenizer
@@ -23,11 +23,13 @@ SCALARS: list[Any] = [*BOUNDARIES, -1, -(1 << 63), 0.0, -1.0, 1e30, 1e-45, float
 
 
 def test_damaged_models(tmp_path: Path, num_mutants: int) -> None:
-    sound = GGUFFile.open(write_tiny_gguf(tmp_path / "sound.gguf", "qwen2", num_layers=1, vocab=300))
+    """Of every family that GGUF files are read of, in turn."""
+    written = [write_tiny_family(tmp_path / f"{family}.gguf", family, vocab=300) for family in KEYS]
+    files = [GGUFFile.open(path) for path in written]
     path = tmp_path / "mutant.gguf"
 
     def attempt(seed: int) -> int:
-        rng = np.random.default_rng(seed)
+        rng, sound = np.random.default_rng(seed), files[seed % len(files)]
         metadata: dict[str, Any] = dict(sound.metadata)
         tensors = {name: (info.type, info.shape) for name, info in sound.tensors.items()}
         for _ in range(1 + int(rng.integers(2))):
@@ -84,16 +86,21 @@ def resized(data: npt.NDArray[np.uint8], kind: TensorType, shape: tuple[int, ...
 
 
 def run(path: Path) -> None:
-    """From text to logits by the reference executor, and to a token by the native one."""
+    """From text to logits and a token."""
     model = load_model(path)
     try:
-        ids = Tokenizer.from_gguf(model.source.metadata).encode("a text, <|im_start|>")[:8]
-        with np.errstate(all="ignore"):
-            executor = ReferenceExecutor(model.program, dequantized(model.source))
-            logits = executor.forward(executor.new_state(), ids, 1)["logits"]
-        assert logits.shape == (1, model.config.vocab_size)
-        native = NativeExecutor(model.program, model.source, ExecutorConfig(1, (4,), 64, max_step_tokens=16))
-        result, _ = native_run(native, chunk(ids, num_outputs=1))
-        assert 0 <= result.token_ids[0] < model.config.vocab_size
+        forward(model, Tokenizer.from_gguf(model.metadata).encode("a text, <|im_start|>")[:8])
     finally:
         model.source.close()
+
+
+def forward(model: Model, ids: list[int]) -> None:
+    """To logits by the reference executor, and to a token by the native one: none only where logits are no numbers."""
+    with np.errstate(all="ignore"):
+        executor = ReferenceExecutor(model.program, dequantized(model.source))
+        logits = executor.forward(executor.new_state(), ids, 1)["logits"]
+    assert logits.shape == (1, model.config.vocab_size)
+    groups = len(model.program.cache_groups)
+    native = NativeExecutor(model.program, model.source, ExecutorConfig(1, (4,) * groups, 64, max_step_tokens=32))
+    result, _ = native_run(native, chunk(ids, num_outputs=1))
+    assert 0 <= result.token_ids[0] < model.config.vocab_size or not np.isfinite(logits).all()
