@@ -64,7 +64,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(command: Sequence[str], url: str) -> Iterator[None]:
+def running(command: Sequence[str], url: str) -> Iterator[subprocess.Popen[bytes]]:
     """The server, from when it answers /health until the end. Raises ClickException where it does not come up."""
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
@@ -73,7 +73,7 @@ def running(command: Sequence[str], url: str) -> Iterator[None]:
                 if server.poll() is not None or time.monotonic() > deadline:
                     raise click.ClickException(f"{' '.join(command)}: the server did not come up")
                 time.sleep(0.2)
-            yield
+            yield server
         finally:
             server.terminate()
 

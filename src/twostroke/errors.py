@@ -61,5 +61,9 @@ class ConfigError(TwostrokeError):
     """A configuration field is unknown or outside its range, or this machine lacks what was asked for."""
 
 
+class EngineStoppedError(TwostrokeError):
+    """A fault ended the thread that drives the engine: nothing runs any more. Its cause is in the log."""
+
+
 class EndpointError(TwostrokeError):
     """A server that is to be measured cannot be reached, or answers with errors only; the message has the first."""

@@ -26,8 +26,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Served:
     """A running server's process; `lines` are those of its stderr so far."""
 
-    def __init__(self, model: Path, *options: str) -> None:
-        command = [sys.executable, "-c", PROGRAM, "serve", str(model), "--port", "0", "--no-probe", *options]
+    def __init__(self, model: Path, *options: str, program: str = PROGRAM) -> None:
+        command = [sys.executable, "-c", program, "serve", str(model), "--port", "0", "--no-probe", *options]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
         self.lines: list[str] = []
@@ -50,8 +50,8 @@ class Served:
 
 
 @contextmanager
-def served(model: Path, *options: str) -> Iterator[Served]:
-    server = Served(model, *options)
+def served(model: Path, *options: str, program: str = PROGRAM) -> Iterator[Served]:
+    server = Served(model, *options, program=program)
     try:
         yield server
     finally:
@@ -109,6 +109,25 @@ def test_what_cannot_be_served_is_one_line(model: Path, options: tuple[str, ...]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (status, "")
     assert len(done.stderr.splitlines()) == 1 and said in done.stderr
+
+
+FAULT = """
+from twostroke.engine.scheduler import Scheduler
+def schedule(self):
+    raise ArithmeticError("an injected fault")
+Scheduler.schedule = schedule
+"""
+
+
+def test_a_fault_of_the_engine_ends_the_process_with_an_error(model: Path) -> None:
+    with served(model, program=FAULT + PROGRAM) as server:
+        started = time.monotonic()
+        response = httpx.post(f"{server.url}/v1/completions", json={"prompt": "the rain"}, timeout=60)
+        assert (response.status_code, response.json()["error"]["code"]) == (500, "engine_stopped")
+        assert server.end() == 1 and time.monotonic() - started < 15
+    assert any("the engine has stopped: ArithmeticError: an injected fault" in line for line in server.lines)
+    assert 'raise ArithmeticError("an injected fault")' not in server.lines[-1] and "Traceback" in str(server.lines)
+    assert server.lines[-1].startswith("twostroke: the engine has stopped by a fault")
 
 
 @pytest.mark.large

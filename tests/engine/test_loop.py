@@ -8,7 +8,7 @@ import pytest
 from twostroke.engine.events import Finished, NewToken
 from twostroke.engine.loop import EngineLoop
 from twostroke.engine.request import FinishReason
-from twostroke.errors import InvalidRequestError
+from twostroke.errors import EngineStoppedError, InvalidRequestError
 
 
 def ids_of(events) -> list[int]:
@@ -181,3 +181,46 @@ def test_a_refused_request_leaves_nothing_behind(make_bench, make_request) -> No
     with pytest.raises(InvalidRequestError):
         loop.submit(make_request(5, top_p=0.0))
     assert not bench.engine.has_work and not loop._sinks
+
+
+def test_a_fault_in_the_thread_that_drives_for_all_ends_every_wait(make_bench, make_request, monkeypatch) -> None:
+    """Those that wait raise it at once, and so does whoever comes later; cancelling touches the engine no more."""
+    bench = make_bench()
+    loop = EngineLoop(bench.engine)
+    begun, go = threading.Event(), threading.Event()
+
+    def schedule():
+        begun.set()
+        assert go.wait(10)
+        raise ArithmeticError("a fault")
+
+    monkeypatch.setattr(bench.engine._scheduler, "schedule", schedule)
+    stream = loop.submit(make_request(5, 9))
+    raised: list[BaseException] = []
+
+    def drive() -> None:
+        try:
+            loop.run(lambda: False)
+        except ArithmeticError as error:
+            raised.append(error)
+
+    def read() -> None:
+        try:
+            next(stream)
+        except EngineStoppedError as error:
+            raised.append(error)
+
+    driver, reader = threading.Thread(target=drive), threading.Thread(target=read)
+    driver.start()
+    assert begun.wait(10)
+    reader.start()
+    go.set()
+    driver.join(10)
+    reader.join(10)
+    fault = loop.error
+    assert isinstance(fault, ArithmeticError) and len(raised) == 2
+    assert [error.__cause__ for error in raised if error is not fault] == [fault]
+    with pytest.raises(EngineStoppedError, match="stopped by a fault"):
+        loop.submit(make_request(5, 9))
+    monkeypatch.setattr(bench.engine, "cancel", lambda request: pytest.fail("the engine was used"))
+    stream.close()

@@ -4,9 +4,13 @@ import random
 
 import pytest
 
+from twostroke.engine.config import EngineConfig
+from twostroke.engine.engine import Engine
 from twostroke.engine.events import Finished
 from twostroke.engine.request import FinishReason, State
-from twostroke.errors import ConfigError
+from twostroke.errors import ConfigError, UnsupportedModelError
+from twostroke.program.builder import Builder
+from twostroke.program.cost import CostModel, Storage
 from twostroke.program.phase import Phase
 
 
@@ -118,6 +122,22 @@ def test_a_failing_step_ends_its_requests_and_no_others(make_bench, make_request
 def test_settings_below_one_are_refused(make_bench) -> None:
     with pytest.raises(ConfigError, match="max_running must be at least 1, not 0"):
         make_bench(max_running=0)
+
+
+@pytest.mark.parametrize("delta", [True, False])
+def test_a_program_with_recurrent_states_is_refused(make_bench, delta: bool) -> None:
+    """Its chunks would end anywhere, and its states be neither shared, kept nor given up with the blocks."""
+    b = Builder()
+    x = b.embed("token_embd", 211, 16)
+    q, k, v, write, decay = (b.linear(x, f"blk.0.{name}", 16) for name in ("q", "k", "v", "write", "decay"))
+    mixed = b.gated_delta(q, k, v, write, decay, "blk.0.ssm", num_key_heads=16) if delta else b.convolution(q, "c", 4)
+    b.output("logits", b.linear(b.output_rows(mixed), "output", 211))
+    program = b.build()
+    assert program.chunk_alignment == (64 if delta else 1)
+    executor = make_bench().executor
+    executor.cost = CostModel(program, Storage(dict.fromkeys(program.weights, 16.0)))
+    with pytest.raises(UnsupportedModelError, match="recurrent states"):
+        Engine(executor, EngineConfig(211, 64))
 
 
 @pytest.mark.parametrize("seed", range(6))

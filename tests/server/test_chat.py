@@ -73,6 +73,20 @@ def test_usage_comes_last_where_it_is_asked_for(server: RunningServer) -> None:
     assert chunks[-1]["twostroke"]["decode"]["tokens"] == 23
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+def test_usage_so_far_is_in_every_chunk_where_it_is_asked_for(server: RunningServer, path: str) -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    given: dict[str, Any] = {"messages": MESSAGES} if "chat" in path else {"prompt": "the rain"}
+    given |= {"temperature": 0, "max_tokens": 400, "ignore_eos": True}
+    chunks = server.stream(path, stream_options=options, **given)
+    counts = [chunk["usage"]["completion_tokens"] for chunk in chunks]
+    assert counts == sorted(counts) and counts[0] < counts[-2] == counts[-1] == 400
+    prompt = chunks[-1]["usage"]["prompt_tokens"]
+    assert all(chunk["usage"]["total_tokens"] == prompt + n for chunk, n in zip(chunks, counts, strict=True))
+    alone = server.stream(path, stream_options={"continuous_usage_stats": True}, **given)
+    assert alone[-1]["choices"] and alone[-1]["usage"]["completion_tokens"] == 400
+
+
 def test_choices_of_one_seed_differ_and_repeat(server: RunningServer) -> None:
     def texts(**more: Any) -> list[str]:
         body = server.post("/v1/chat/completions", messages=MESSAGES, n=4, **{**DRAW, **more}).json()

@@ -14,16 +14,23 @@ from twostroke.engine.request import FinishReason, Request, State
 from twostroke.engine.scheduler import Scheduler
 from twostroke.engine.spill import Spill
 from twostroke.engine.validation import check_request, resolve_max_tokens
+from twostroke.errors import UnsupportedModelError
 from twostroke.kvcache.cache import KVCache
 from twostroke.kvcache.chain import BlockChain
 from twostroke.kvcache.disk import DiskTier
 from twostroke.native.batch import FloatArray, StepResult
+from twostroke.program.program import Program
 
 
 class Engine:
-    """Submit requests, then call `step` until each has a Finished event."""
+    """Submit requests, then call `step` until each has a Finished event.
+
+    Raises UnsupportedModelError for a program with recurrent states: they have no blocks to share, keep or give up, and
+    a chunk may end anywhere.
+    """
 
     def __init__(self, executor: Executor, config: EngineConfig) -> None:
+        _check_program(executor.cost.program)
         self.config = replace(config, max_step_tokens=min(config.max_step_tokens, executor.max_step_tokens))
         self._spill = _spill_of(executor, config)
         self.cache = KVCache(
@@ -164,6 +171,14 @@ class Engine:
         if request.state is not State.FINISHED:
             self._scheduler.finish(request, reason, error)
         self._events.append(Finished(request, self.ledger.close(request, perf_counter())))
+
+
+def _check_program(program: Program) -> None:
+    if program.chunk_alignment > 1 or any(group.kind == "state" for group in program.cache_groups):
+        raise UnsupportedModelError(
+            "the engine schedules no programs with recurrent states:"
+            f" chunks would have to be multiples of {program.chunk_alignment} tokens, and states be kept with blocks"
+        )
 
 
 def _spill_of(executor: Executor, config: EngineConfig) -> Spill | None:

@@ -15,6 +15,7 @@ from typing import Protocol
 from twostroke.engine.engine import Engine
 from twostroke.engine.events import Event, Finished
 from twostroke.engine.request import Request, State
+from twostroke.errors import EngineStoppedError
 
 
 class Sink(Protocol):
@@ -34,19 +35,21 @@ class EngineLoop:
         self._notes: deque[Callable[[], None]] = deque()
         self._abandoned: deque[Request] = deque()
         self._sinks: dict[Request, Sink] = {}
+        self.error: BaseException | None = None  # what ended `run`, and with it the engine, whose state nobody knows
 
     def submit(self, request: Request) -> "Stream":
-        """Queues a request; its events come from the stream. Raises what `Engine.prepare` raises."""
+        """Queues a request; its events come from the stream. Raises what `submit_to` raises."""
         stream = Stream(self, request)
         self.submit_to(request, stream)
         return stream
 
     def submit_to(self, request: Request, sink: Sink) -> None:
-        """Queues a request whose events go to `sink`, Finished last. Raises what `Engine.prepare` raises, which does
-        not happen to one that is prepared."""
+        """Queues a request whose events go to `sink`, Finished last. Raises EngineStoppedError, and what
+        `Engine.prepare` raises, which does not happen to one that is prepared."""
         if not request.is_prepared:
             self._engine.prepare(request)
         with self._changed:
+            self._check()
             self._sinks[request] = sink
             self._note(lambda: self._engine.submit(request))
             self._changed.notify_all()
@@ -54,8 +57,9 @@ class EngineLoop:
     def cancel(self, request: Request) -> None:
         """Ends the request within one step; its stream then ends with Finished. Does nothing to a finished one."""
         with self._changed:
-            self._note(lambda: self._engine.cancel(request))
-            self._changed.notify_all()
+            if self.error is None:
+                self._note(lambda: self._engine.cancel(request))
+                self._changed.notify_all()
 
     def abandon(self, request: Request) -> None:
         """Ends the request before the next step of anyone. Takes no lock: a finalizer, in any thread, may call it."""
@@ -63,18 +67,31 @@ class EngineLoop:
             self._abandoned.append(request)
 
     def drive(self, stream: "Stream") -> None:
-        """Returns once the stream has an event: by stepping the engine, or as another thread does."""
+        """Returns once the stream has an event: by stepping the engine, or as another thread does.
+
+        Raises EngineStoppedError once `run` has ended by an error.
+        """
         with self._changed:
             while (self._is_driven or self._num_pausing) and not stream.has_event:
                 self._changed.wait()
             if stream.has_event:
                 return
+            self._check()
             self._is_driven = True
         self._step()
 
     def run(self, until: Callable[[], bool]) -> None:
         """Drives for everybody in the calling thread, and sleeps where there is nothing to do, until `until` says so:
-        it is asked between steps, and after `wake`. Raises what ends the engine itself."""
+        it is asked between steps, and after `wake`. Raises what ends the engine itself, and keeps it as `error`."""
+        try:
+            self._drive_for_all(until)
+        except BaseException as error:
+            with self._changed:
+                self.error = error
+                self._changed.notify_all()
+            raise
+
+    def _drive_for_all(self, until: Callable[[], bool]) -> None:
         while True:
             with self._changed:
                 while not until() and (self._is_driven or self._num_pausing or not self._engine.has_work):
@@ -88,6 +105,10 @@ class EngineLoop:
         """Makes `run` ask again whether it is over."""
         with self._changed:
             self._changed.notify_all()
+
+    def _check(self) -> None:
+        if self.error is not None:
+            raise EngineStoppedError("the engine has stopped by a fault") from self.error
 
     def _step(self) -> None:
         """One step by the thread that set `_is_driven`."""

@@ -39,9 +39,13 @@ class Running:
         return cls(loaded, engine, EngineLoop(engine))
 
     def close(self) -> None:
-        """Keeps on disk, where that was asked for, what the prefix cache holds. Waits for a step that runs."""
+        """Keeps on disk, where that was asked for, what the prefix cache holds. Waits for a step that runs.
+
+        Of an engine that a fault has stopped nothing is kept.
+        """
         with self.loop.paused():
-            self.engine.close()
+            if self.loop.error is None:
+                self.engine.close()
 
 
 def _model_id(loaded: Loaded, config: LLMConfig) -> str:

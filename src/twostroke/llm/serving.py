@@ -5,6 +5,7 @@ requests the step had.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,12 +17,16 @@ from twostroke.engine.request import Request, State
 from twostroke.llm.llm import LLM
 
 Take = Callable[[Event], None]
+_log = logging.getLogger("twostroke.serving")
 
 
 class Serving:
     """Submits and cancels without waiting; events come as calls in the event loop's thread.
 
     All methods belong to that thread, unless they say otherwise. Use it as a context manager or call `stop`.
+
+    Should a fault end the engine's thread, `death` has it as its result and no more events come: whoever has submitted
+    requests ends them.
     """
 
     def __init__(self, llm: LLM, loop: asyncio.AbstractEventLoop) -> None:
@@ -30,14 +35,15 @@ class Serving:
         self._mailbox = _Mailbox(loop)
         self._is_over = Signal()
         self._open: set[Request] = set()
-        self.error: BaseException | None = None
+        self._loop = loop
+        self.death: asyncio.Future[BaseException] = loop.create_future()
         self._thread = Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
     @property
     def is_alive(self) -> bool:
         """The engine's thread runs."""
-        return self._thread.is_alive()
+        return self._thread.is_alive() and self._engine_loop.error is None
 
     def prepare(self, request: Request) -> None:
         """Checks a request and sets it up, so that `submit` need not. Any thread may call it.
@@ -47,7 +53,8 @@ class Serving:
         self.llm.running.engine.prepare(request)
 
     def submit(self, request: Request, take: Take) -> None:
-        """Queues a request; `take` gets each of its events, Finished last. Raises what `Engine.prepare` does."""
+        """Queues a request; `take` gets each of its events, Finished last. Raises EngineStoppedError, and what
+        `Engine.prepare` does."""
 
         def take_open(event: Event) -> None:
             if isinstance(event, Finished):
@@ -62,7 +69,7 @@ class Serving:
             raise
 
     def cancel(self, request: Request) -> None:
-        """Ends the request within one step, in whatever state it is; Finished then comes."""
+        """Ends the request within one step, in whatever state it is; Finished then comes if the engine lives."""
         if request.state is not State.FINISHED:
             self._engine_loop.cancel(request)
 
@@ -84,8 +91,8 @@ class Serving:
         try:
             self._engine_loop.run(self._is_over.is_set)
         except BaseException as error:
-            self.error = error
-            raise
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self.death.set_result, error)
 
 
 class _Mailbox:
@@ -107,7 +114,10 @@ class _Mailbox:
         self._is_called = False  # first: what is put from here on calls again
         while self._waiting:
             take, event = self._waiting.popleft()
-            take(event)
+            try:
+                take(event)
+            except Exception:  # one request's fault, and no reason to keep the others' events from them
+                _log.exception("an event of %s could not be taken", event.request.id)
 
 
 class _Sink:

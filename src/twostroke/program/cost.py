@@ -96,6 +96,7 @@ class CostModel:
     """A program's coefficients for one storage; `step()` evaluates them. Immutable."""
 
     def __init__(self, program: Program, storage: Storage) -> None:
+        self.program = program
         self.coefficients: dict[CoefficientKey, float] = {}
         for op in program.ops:
             for term in op_terms(op, program.values):

@@ -9,7 +9,7 @@ from twostroke.server.logprobs import TokenNames
 from twostroke.server.prepare import conversation_of
 from twostroke.server.protocol.chat import ChatRequest
 from twostroke.server.service import Service
-from twostroke.server.streaming import check_stream, includes_usage
+from twostroke.server.streaming import check_stream, counts_on, includes_usage
 
 
 async def answer_chat(service: Service, request: Request) -> Answer | Response:
@@ -17,6 +17,7 @@ async def answer_chat(service: Service, request: Request) -> Answer | Response:
     body = await service.read(request, ChatRequest)
     check_stream(body)
     prepared = await service.prepare(lambda: conversation_of(body).prepare(service.llm, service.dialect))
-    head = service.head("chatcmpl", body.model, prepared, request, usage=includes_usage(body))
+    usage, running = includes_usage(body), counts_on(body)
+    head = service.head("chatcmpl", body.model, prepared, request, usage=usage, counts_on=running)
     form = ChatForm(head, TokenNames(service.llm.tokenizer), has_logprobs=bool(body.logprobs))
     return service.answer(request, prepared, form, stream=bool(body.stream), progress=bool(body.return_progress))

@@ -21,7 +21,7 @@ class ChatForm:
         self._names = names
         self._has_logprobs = has_logprobs
         self._prefix = head.chunk_prefix("chat.completion.chunk")
-        self._suffix = ',"usage":null}\n\n' if head.include_usage else "}\n\n"
+        self._suffix = head.chunk_suffix()
         self._begun: set[int] = set()
         self._messages = {index: AssistantMessage() for index in range(head.num_choices)}
         self._tokens: dict[int, list[PlacedToken]] = {index: [] for index in range(head.num_choices)}
@@ -78,7 +78,7 @@ class ChatForm:
     def _chunk(self, index: int, delta: str, logprobs: str, reason: str) -> str:
         return (
             f'{self._prefix}{{"index":{index},"delta":{delta},"logprobs":{logprobs},"finish_reason":{reason}}}]'
-            f"{self._suffix}"
+            f"{self._head.chunk_suffix() if self._head.counts_on else self._suffix}"
         )
 
 

@@ -24,7 +24,7 @@ class CompletionForm:
         self._num_logprobs = num_logprobs
         self._echo = echo
         self._prefix = head.chunk_prefix("text_completion")
-        self._suffix = ',"usage":null}\n\n' if head.include_usage else "}\n\n"
+        self._suffix = head.chunk_suffix()
         self._offsets: dict[int, int] = {}  # characters before the answer's text, once the prompt was put first
         self._texts: dict[int, list[str]] = {index: [] for index in range(head.num_choices)}
         self._logprobs: dict[int, CompletionLogprobs] = {}
@@ -71,7 +71,7 @@ class CompletionForm:
         reason = "null" if delta.reason is None else f'"{delta.reason}"'
         return (
             f'{self._prefix}{{"index":{delta.index},"text":{text},"logprobs":{scores},"finish_reason":{reason}}}]'
-            f"{self._suffix}"
+            f"{self._head.chunk_suffix() if self._head.counts_on else self._suffix}"
         )
 
     def _new_logprobs(self) -> CompletionLogprobs:

@@ -8,7 +8,7 @@ from twostroke.server.completion_form import CompletionForm
 from twostroke.server.prepare import prepare_completion
 from twostroke.server.protocol.completions import CompletionRequest
 from twostroke.server.service import Service
-from twostroke.server.streaming import check_stream, includes_usage
+from twostroke.server.streaming import check_stream, counts_on, includes_usage
 
 
 async def answer_completion(service: Service, request: Request) -> Answer | Response:
@@ -16,6 +16,7 @@ async def answer_completion(service: Service, request: Request) -> Answer | Resp
     body = await service.read(request, CompletionRequest)
     check_stream(body)
     prepared = await service.prepare(lambda: prepare_completion(service.llm, service.dialect, body))
-    head = service.head("cmpl", body.model, prepared, request, usage=includes_usage(body))
+    usage, running = includes_usage(body), counts_on(body)
+    head = service.head("cmpl", body.model, prepared, request, usage=usage, counts_on=running)
     form = CompletionForm(head, service.llm.tokenizer, num_logprobs=body.logprobs, echo=bool(body.echo))
     return service.answer(request, prepared, form, stream=bool(body.stream), progress=bool(body.return_progress))

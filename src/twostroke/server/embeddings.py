@@ -113,6 +113,12 @@ class _Batch:
             return
 
     def _take(self, pooled: PooledRows, event: Event) -> None:
+        try:
+            self._read(pooled, event)
+        except Exception as error:
+            self.fail(error)
+
+    def _read(self, pooled: PooledRows, event: Event) -> None:
         pooled.take(event)
         if isinstance(event, Finished):
             self._num_open -= 1

@@ -7,6 +7,7 @@ from typing import Any
 from twostroke.errors import (
     ChatTemplateError,
     ContextLengthError,
+    EngineStoppedError,
     InvalidRequestError,
     NotEnoughMemoryError,
     TwostrokeError,
@@ -71,6 +72,8 @@ def api_error(error: BaseException) -> ApiError:
     for kind, code in _CODES.items():
         if isinstance(error, kind):
             return ApiError(400, str(error), code)
+    if isinstance(error, EngineStoppedError):
+        return ApiError(500, f"{error}; the server's log says why", "engine_stopped")
     if isinstance(error, TwostrokeError):
         return ApiError(500, str(error), "model_error")
     return ApiError(500, "the server failed to answer; its log says why", "internal_error")

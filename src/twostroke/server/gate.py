@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from twostroke.errors import EngineStoppedError
 from twostroke.server.answer import ClientGone, StreamFailed
 from twostroke.server.auth import Keys
 from twostroke.server.errors import ApiError, api_error
@@ -61,8 +62,8 @@ class Gate:
             passage.log()
 
     def _report(self, error: BaseException | None, passage: "_Passage") -> None:
-        """Logs what no client is told: a fault of the server's own."""
-        if error is not None and api_error(error).status == 500:
+        """Logs what no client is told: a fault of the server's own. The engine's end is logged once, not here."""
+        if error is not None and not isinstance(error, EngineStoppedError) and api_error(error).status == 500:
             _log.error("failed", exc_info=error, extra={"request_id": passage.request_id})
 
     async def _pass(self, scope: Scope, receive: Receive, passage: "_Passage") -> None:

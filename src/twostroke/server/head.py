@@ -12,13 +12,17 @@ from twostroke.server.wire import event, text_of
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """`model` is the name that the client used. `created` is in seconds since 1970."""
+    """`model` is the name that the client used. `created` is in seconds since 1970.
+
+    A stream has the usage in a last chunk where `include_usage`, and so far in each where `counts_on`.
+    """
 
     id: str
     model: str
     prepared: Prepared
     roofs: RoofWatch
     include_usage: bool = False
+    counts_on: bool = False
     created: int = field(default_factory=lambda: int(time.time()))
 
     @property
@@ -26,7 +30,7 @@ class Head:
         return len(self.prepared.choices)
 
     def usage(self) -> dict[str, Any]:
-        """Tokens, once every choice has ended."""
+        """Tokens so far."""
         return Usage.of(self.prepared.choices, self.prepared.choices_a_prompt).fields()
 
     def timings(self) -> dict[str, Any]:
@@ -36,6 +40,12 @@ class Head:
     def chunk_prefix(self, kind: str) -> str:
         """A chunk of that kind up to and with the bracket that opens its choices."""
         return f'data: {text_of(self._fields(kind))[:-1]},"choices":['
+
+    def chunk_suffix(self) -> str:
+        """A chunk from behind the bracket that closes its choices."""
+        if self.counts_on:
+            return f',"usage":{text_of(self.usage())}}}\n\n'
+        return ',"usage":null}\n\n' if self.include_usage else "}\n\n"
 
     def progress_event(self, kind: str, processed: int, total: int) -> bytes:
         """A chunk without choices that says how far the prompt is."""

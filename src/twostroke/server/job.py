@@ -60,8 +60,8 @@ class Choice:
 
     @property
     def cached_tokens(self) -> int:
-        """Prompt tokens that did not have to be computed."""
-        return self.summary.cached_tokens if self.summary is not None else 0
+        """Prompt tokens that did not have to be computed, known once it runs."""
+        return self.request.num_cached
 
     @property
     def reasoning_tokens(self) -> int:
@@ -129,7 +129,7 @@ class Job:
     async def next(self) -> list[Delta]:
         """Waits for news and returns it, a delta a choice; an empty list after `wake`.
 
-        Raises the error of a step that failed, or the one given to `fail`.
+        Raises the error of a step that failed, of reading what came, or the one given to `fail`.
         """
         if not self._news and self._error is None:
             self._waiter = asyncio.get_running_loop().create_future()
@@ -161,6 +161,12 @@ class Job:
         self.wake()
 
     def _take(self, choice: Choice, event: Event) -> None:
+        try:
+            self._read(choice, event)
+        except Exception as error:
+            self.fail(error)
+
+    def _read(self, choice: Choice, event: Event) -> None:
         was_stopped = choice.answer.is_stopped
         has_news = choice.take(event)
         if choice.answer.is_stopped and not was_stopped:

@@ -58,8 +58,8 @@ class Lifecycle:
             self.end_all()
             return False
 
-    def end_all(self) -> None:
-        """Makes everything that runs fail."""
+    def end_all(self, error: BaseException | None = None) -> None:
+        """Makes everything that runs fail, with the error if there is one."""
         self.is_draining = True
         for running in tuple(self._running):
-            running.fail(ApiError(503, "the server is shutting down", "shutting_down"))
+            running.fail(error or ApiError(503, "the server is shutting down", "shutting_down"))

@@ -10,7 +10,7 @@ from types import FrameType
 
 import uvicorn
 
-from twostroke.errors import ConfigError
+from twostroke.errors import ConfigError, EngineStoppedError
 from twostroke.llm.llm import LLM
 from twostroke.llm.serving import Serving
 from twostroke.program.phase import Phase
@@ -80,7 +80,10 @@ def bind(config: ServerConfig) -> socket.socket:
 async def serve(
     make: Callable[[], Service], keys: Keys, config: ServerConfig, bound: socket.socket, started: Callable[[], None]
 ) -> None:
-    """Serves what `make` makes until a signal has it end; `started` is called once it listens."""
+    """Serves what `make` makes until a signal has it end; `started` is called once it listens.
+
+    Raises EngineStoppedError where a fault ended the engine: every request has then been told.
+    """
     sys.setswitchinterval(_SWITCH_S)
     service = make()
     try:
@@ -88,6 +91,10 @@ async def serve(
         bound.listen(_BACKLOG)
         started()
         await server.serve(sockets=[bound])
+        if service.serving.death.done():
+            raise EngineStoppedError(
+                "the engine has stopped by a fault, told above"
+            ) from service.serving.death.result()
     finally:
         service.roofs.close()
         service.workers.close()
@@ -101,7 +108,7 @@ def address_of(bound: socket.socket) -> str:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's, with another answer to signals: the first drains, the second ends."""
+    """uvicorn's, with another answer to signals: the first drains, the second ends. The engine's end is its own."""
 
     def __init__(self, service: Service, keys: Keys, config: ServerConfig) -> None:
         super().__init__(
@@ -119,6 +126,7 @@ class Server(uvicorn.Server):
         self._drain_seconds = config.drain
         self._loop = asyncio.get_running_loop()
         self._draining: asyncio.Task[None] | None = None
+        service.serving.death.add_done_callback(self._engine_died)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """In the main thread, between two bytecodes: the loop does the rest."""
@@ -132,6 +140,13 @@ class Server(uvicorn.Server):
             _log.info("%s again: ending", name)
             self._service.lifecycle.end_all()
             self.should_exit = True
+
+    def _engine_died(self, death: asyncio.Future[BaseException]) -> None:
+        """Nothing tells in what state the engine is: all fail, and the process ends for a supervisor to begin anew."""
+        error = death.result()
+        _log.critical("the engine has stopped: %s: %s", type(error).__name__, error, exc_info=error)
+        self._service.lifecycle.end_all(EngineStoppedError("the engine has stopped by a fault"))
+        self.should_exit = True
 
     async def _drain(self) -> None:
         whole = await self._service.lifecycle.drain(self._drain_seconds)

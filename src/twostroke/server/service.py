@@ -99,10 +99,19 @@ class Service:
         )
         return Answer(job, form, patience, stream=stream, ended=ended)
 
-    def head(self, prefix: str, model: str | None, prepared: Prepared, request: Request, *, usage: bool) -> Head:
+    def head(
+        self,
+        prefix: str,
+        model: str | None,
+        prepared: Prepared,
+        request: Request,
+        *,
+        usage: bool,
+        counts_on: bool = False,
+    ) -> Head:
         """What the response's chunks share; its id is the request's."""
         number = request.scope["state"]["request_id"].removeprefix("req-")
-        return Head(f"{prefix}-{number}", model or self.names[0], prepared, self.roofs, usage)
+        return Head(f"{prefix}-{number}", model or self.names[0], prepared, self.roofs, usage, counts_on)
 
     def _checked(self, request: Request, parsed: Parsed[M]) -> M:
         if parsed.ignored:

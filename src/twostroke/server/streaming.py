@@ -14,3 +14,8 @@ def check_stream(body: SamplingRequest) -> None:
 def includes_usage(body: SamplingRequest) -> bool:
     """A stream's last chunk is to have the usage."""
     return bool(body.stream_options and body.stream_options.include_usage)
+
+
+def counts_on(body: SamplingRequest) -> bool:
+    """Every chunk of a stream is to have the usage so far."""
+    return bool(body.stream_options and body.stream_options.continuous_usage_stats)

@@ -26,6 +26,7 @@ class StreamOptions(RequestModel):
     """What a stream has beside the answer."""
 
     include_usage: bool | None = supported(None, "A last chunk without choices has the usage.")
+    continuous_usage_stats: bool | None = supported(None, "Every chunk has the usage so far.")
     include_obfuscation: bool | None = no_effect("Nothing is padded: chunks are sent as they are.")
 
 

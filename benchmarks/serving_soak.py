@@ -1,0 +1,219 @@
+"""Does `twostroke serve` keep what it promises under load? One line a bar: the measured value, and the bar.
+
+    python benchmarks/serving_soak.py [--model smollm2] [--seconds 30] [--only streams --only overload]
+
+    streams   64 requests of mixed lengths together say what each says alone; 64 streams decode faster than one
+    prompt    running streams go on while a long prompt is admitted
+    shared    a long prompt seen before starts at once, and after a restart from the disk
+    overload  requests at four times the capacity: goodput, refusals, memory
+
+Each part has a server of its own, loaded from this process over loopback. Needs a machine that does nothing else: about
+four minutes on two cores. The exit status is 1 where a bar is not kept.
+"""
+
+import asyncio
+import os
+import random
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from statistics import median, quantiles
+from time import perf_counter
+from typing import Any
+
+import click
+import httpx
+from peers.own import COMMAND
+from peers.served import free_port, running
+from serving_streams import Answer, Client
+
+STREAMS = 64
+LONG_PROMPT, SHARED_PROMPT = 4000, 3000  # tokens
+MIB = 1 << 20
+
+
+class Bars:
+    """Prints each bar as it is measured, and keeps whether all were kept."""
+
+    def __init__(self) -> None:
+        self.all_kept = True
+
+    def at_most(self, what: str, value: float, bar: float, unit: str) -> None:
+        self._tell(what, value, f"at most {bar:.4g}", unit, is_kept=value <= bar)
+
+    def at_least(self, what: str, value: float, bar: float, unit: str) -> None:
+        self._tell(what, value, f"at least {bar:.4g}", unit, is_kept=value >= bar)
+
+    def _tell(self, what: str, value: float, bar: str, unit: str, *, is_kept: bool) -> None:
+        self.all_kept &= is_kept
+        click.echo(f"{'kept  ' if is_kept else 'MISSED'}  {what:58}{value:10.4g} {unit:6}  {bar}")
+
+
+class Machine:
+    """Starts servers of one model, each on a port of its own."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+
+    @contextmanager
+    def serve(self, *options: str) -> Iterator[tuple[str, int]]:
+        """URL and process id."""
+        port = free_port()
+        command = [*COMMAND, "serve", self._model, "--port", str(port), "--no-probe", *options]
+        with running(command, f"http://127.0.0.1:{port}") as process:
+            yield f"http://127.0.0.1:{port}", process.pid
+
+
+@asynccontextmanager
+async def client_of(url: str) -> AsyncIterator[Client]:
+    """A client, once a first request has been answered."""
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(base_url=url, timeout=600, limits=limits) as http:
+        client = Client(http)
+        await client.ask(prompt_of(8, 0), 8)
+        yield client
+
+
+def prompt_of(count: int, seed: int) -> list[int]:
+    """Token ids that every vocabulary here has, and that are text."""
+    draw = random.Random(seed)
+    return [draw.randrange(1000, 20_000) for _ in range(count)]
+
+
+async def streams(machine: Machine, bars: Bars, _: float) -> None:
+    """Every second request is drawn with a seed. Salts keep those together from the cache of those alone."""
+    draw = random.Random(1)
+    mixed = [(prompt_of(draw.randint(5, 400), n), draw.randint(4, 48), None if n % 2 else n) for n in range(STREAMS)]
+
+    def ask(client: Client, number: int, salt: str) -> Awaitable[Answer]:
+        prompt, tokens, seed = mixed[number]
+        return client.ask(prompt, tokens, seed=seed, salt=salt)
+
+    with machine.serve("--max-batch", str(STREAMS), "--context", "1024") as (url, _pid):
+        async with client_of(url) as client:
+            alone = [(await ask(client, number, "alone")).text for number in range(STREAMS)]
+            together = await asyncio.gather(*(ask(client, number, "together") for number in range(STREAMS)))
+            one = await client.ask(prompt_of(16, 0), 64)
+            many = await asyncio.gather(*(client.ask(prompt_of(16, n), 64) for n in range(STREAMS)))
+    same = sum(answer.text == text for answer, text in zip(together, alone, strict=True))
+    bars.at_least("texts of 64 mixed requests together that are as alone", same, STREAMS, "of 64")
+    since, until = max(answer.times[0] for answer in many), min(answer.times[-1] for answer in many)
+    if since >= until:
+        raise click.ClickException("the streams did not run together")
+    aggregate = sum(answer.tokens_between(since, until) for answer in many) / (until - since)
+    alone_rate = one.tokens_between(one.times[0], one.times[-1]) / (one.times[-1] - one.times[0])
+    bars.at_least("decode of 64 streams together, to one stream's", aggregate / alone_rate, 3, "x")
+
+
+async def prompt(machine: Machine, bars: Bars, _: float) -> None:
+    """Gaps between chunks as the client sees them: the slow ones while the prompt runs to the usual ones before."""
+    with machine.serve("--max-batch", "16", "--context", "4608") as (url, _pid):
+        async with client_of(url) as client:
+            many = [asyncio.create_task(client.ask(prompt_of(16, n), 600)) for n in range(8)]
+            await asyncio.sleep(4)
+            since = perf_counter()
+            admitted = await client.ask(prompt_of(LONG_PROMPT, 99), 1)
+            until = admitted.times[0]
+            answers = await asyncio.gather(*many)
+    if any(answer.times[-1] < until for answer in answers):
+        raise click.ClickException("a stream ended before the long prompt was admitted")
+    before = [gap for answer in answers for gap in answer.gaps(max(a.times[0] for a in answers), since)]
+    during = [gap for answer in answers for gap in answer.gaps(since, until)]
+    p99 = quantiles(during, n=100)[98]
+    bars.at_most("p99 gap of 8 streams during a 4,000-token prompt, to median", p99 / median(before), 2.5, "x")
+    click.echo(f"        (median {1e3 * median(before):.1f} ms before, {1e3 * median(during):.1f} ms during, p99")
+    click.echo(f"        {1e3 * p99:.1f} ms of {len(during)} gaps; the prompt took {until - since:.2f} s)")
+
+
+async def shared(machine: Machine, bars: Bars, _: float) -> None:
+    """The same request three times: at first, again, and after a restart."""
+    given = prompt_of(SHARED_PROMPT, 7)
+    with tempfile.TemporaryDirectory() as folder:
+        options = ("--max-batch", "4", "--context", "4608", "--kv-disk", folder)
+        with machine.serve(*options) as (url, _pid):
+            async with client_of(url) as client:
+                first, second = await client.ask(given, 32), await client.ask(given, 32)
+        with machine.serve(*options) as (url, _pid):
+            async with client_of(url) as client:
+                again = await client.ask(given, 32)
+    bars.at_most("TTFT of a 3,000-token prompt seen before", 1e3 * second.ttft, max(100 * first.ttft, 60), "ms")
+    bars.at_most("TTFT of it after a restart, from the disk", 1e3 * again.ttft, max(250 * first.ttft, 150), "ms")
+    bars.at_least("texts that are as at first", (second.text == first.text) + (again.text == first.text), 2, "of 2")
+
+
+async def overload(machine: Machine, bars: Bars, seconds: float) -> None:
+    """A closed loop finds the capacity, then requests arrive at random at four times its rate."""
+    with machine.serve("--max-batch", "16", "--context", "512", "--max-queued", "16") as (url, pid):
+        async with client_of(url) as client:
+            await saturate(client, 2)
+            capacity = await saturate(client, max(5, seconds / 3))
+            before = private_bytes(pid)
+            started, draw = perf_counter(), random.Random(3)
+            asked: list[asyncio.Task[Answer]] = []
+            while perf_counter() < started + seconds:
+                asked.append(asyncio.create_task(client.ask(prompt_of(32, 1000 + len(asked)), 32)))
+                await asyncio.sleep(draw.expovariate(4 * capacity))
+            until = perf_counter()
+            answers = await asyncio.gather(*asked)
+            grown = private_bytes(pid) - before
+    done = sum(answer.status == 200 and answer.times[-1] <= until for answer in answers)
+    refused = [answer.seconds for answer in answers if answer.status == 429]
+    others = len(answers) - sum(answer.status in (200, 429) for answer in answers)
+    if len(refused) < 2:
+        raise click.ClickException("nothing was refused: the load was no overload")
+    click.echo(f"        ({capacity:.2f} requests/s saturated; {len(answers)} asked in {until - started:.0f} s)")
+    bars.at_least("goodput at 4x the capacity, to saturated", 100 * done / (until - started) / capacity, 90, "%")
+    bars.at_most("p99 time to a refusal (429)", 1e3 * quantiles(refused, n=100)[98], 150, "ms")
+    bars.at_most("answers that are neither whole nor refused", others, 0, "")
+    bars.at_most("growth of the server's private memory", grown / MIB, 16, "MiB")
+
+
+async def saturate(client: Client, seconds: float, num_clients: int = 24) -> float:
+    """Requests a second of a closed loop that always keeps some waiting."""
+    started = perf_counter()
+    ends: list[float] = []
+
+    async def loop(number: int) -> None:
+        while perf_counter() < started + seconds:
+            answer = await client.ask(prompt_of(32, 10**6 + 1000 * number + len(ends)), 32)
+            ends.append(answer.times[-1])
+
+    await asyncio.gather(*(loop(number) for number in range(num_clients)))
+    return sum(end <= started + seconds for end in ends) / seconds
+
+
+def private_bytes(pid: int) -> int:
+    """Memory of the process that no file backs."""
+    lines = Path(f"/proc/{pid}/status").read_text("ascii").splitlines()
+    (line,) = [line for line in lines if line.startswith("RssAnon:")]
+    return 1024 * int(line.split()[1])
+
+
+PARTS: dict[str, Callable[[Machine, Bars, float], Awaitable[None]]] = {
+    "streams": streams,
+    "prompt": prompt,
+    "shared": shared,
+    "overload": overload,
+}
+
+
+@click.command(help=__doc__)
+@click.option("--model", default="smollm2", show_default=True, help="Alias or GGUF file.")
+@click.option("--seconds", default=30.0, show_default=True, help="Of overload.")
+@click.option("--only", type=click.Choice(list(PARTS)), multiple=True, help="Parts to run; all by default.")
+def main(model: str, seconds: float, only: Sequence[str]) -> None:
+    bars, machine = Bars(), Machine(model)
+    click.echo(f"{model}, {len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}")
+
+    async def run(part: Callable[[Machine, Bars, float], Any]) -> None:
+        await part(machine, bars, seconds)
+
+    for name in only or PARTS:
+        asyncio.run(run(PARTS[name]))
+    sys.exit(not bars.all_kept)
+
+
+if __name__ == "__main__":
+    main()

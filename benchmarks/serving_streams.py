@@ -1,0 +1,74 @@
+"""Client and Answer: completions streamed from a server, with the time of each chunk. Owns how a stream is read."""
+
+import json
+from dataclasses import dataclass, field
+from itertools import pairwise
+from time import perf_counter
+from typing import Any
+
+import httpx
+
+
+@dataclass(slots=True)
+class Answer:
+    """One request's. Times are of perf_counter, in seconds; `counts` are the tokens there were with each chunk."""
+
+    started: float
+    status: int = 0
+    text: str = ""
+    times: list[float] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    ended: float = 0.0
+
+    @property
+    def ttft(self) -> float:
+        return self.times[0] - self.started
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.started
+
+    def gaps(self, since: float, until: float) -> list[float]:
+        """Between chunks that follow each other, both within the time."""
+        inside = [time for time in self.times if since <= time <= until]
+        return [later - earlier for earlier, later in pairwise(inside)]
+
+    def tokens_between(self, since: float, until: float) -> int:
+        """Tokens that came after `since` and not after `until`."""
+        counts = [0, *(count for time, count in zip(self.times, self.counts, strict=True) if time <= until)]
+        before = [0, *(count for time, count in zip(self.times, self.counts, strict=True) if time <= since)]
+        return counts[-1] - before[-1]
+
+
+class Client:
+    """Asks /v1/completions. A refusal is an answer too."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+
+    async def ask(self, prompt: list[int], max_tokens: int, *, seed: int | None = None, salt: str = "") -> Answer:
+        """Greedy without a seed. Always as many tokens as asked for."""
+        body: dict[str, Any] = {"prompt": prompt, "max_tokens": max_tokens, "ignore_eos": True, "stream": True}
+        body |= {"temperature": 0} if seed is None else {"temperature": 1, "seed": seed}
+        body |= {"stream_options": {"continuous_usage_stats": True}} | ({"cache_salt": salt} if salt else {})
+        answer = Answer(perf_counter())
+        async with self._http.stream("POST", "/v1/completions", json=body) as response:
+            answer.status = response.status_code
+            if answer.status != 200:
+                await response.aread()
+            else:
+                async for line in response.aiter_lines():
+                    self._take(answer, line)
+        answer.ended = perf_counter()
+        if answer.status == 200 and (not answer.counts or answer.counts[-1] != max_tokens):
+            answer.status = 0  # cut off
+        return answer
+
+    def _take(self, answer: Answer, line: str) -> None:
+        if not line.startswith("data: {"):
+            return
+        chunk = json.loads(line.removeprefix("data: "))
+        if chunk.get("choices"):
+            answer.text += chunk["choices"][0]["text"]
+            answer.times.append(perf_counter())
+            answer.counts.append(chunk["usage"]["completion_tokens"])
