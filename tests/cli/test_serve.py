@@ -130,6 +130,27 @@ def test_a_fault_of_the_engine_ends_the_process_with_an_error(model: Path) -> No
     assert server.lines[-1].startswith("twostroke: the engine has stopped by a fault")
 
 
+SLOW = """
+import time
+from twostroke.engine.engine import Engine
+step = Engine.step
+Engine.step = lambda engine: (time.sleep(0.2), step(engine))[1]
+"""
+
+
+def test_a_signal_during_a_long_prefill_ends_in_time(model: Path) -> None:
+    """1,900 tokens at 16 a step of 0.2 s are 24 s; 0.5 s are left to it."""
+    options = ("--max-step-tokens", "16", "--drain", "0.5")
+    with served(model, *options, program=SLOW + PROGRAM) as server, httpx.Client(base_url=server.url) as client:
+        events = stream_of(client, prompt=[5] * 1900, max_tokens=1, return_progress=True)
+        assert '"processed"' in next(events)
+        server.process.send_signal(signal.SIGTERM)
+        signalled = time.monotonic()
+        assert any("shutting_down" in line for line in events)
+        assert server.end() == 0 and time.monotonic() - signalled < 6
+        assert any("time is up" in line for line in server.lines)
+
+
 @pytest.mark.large
 def test_signals_under_load_cut_no_answer(model: Path) -> None:
     """Twenty times: sixteen streams under way, some still queued, and then SIGTERM."""

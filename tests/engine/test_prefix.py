@@ -214,3 +214,13 @@ def test_random_soak_of_shared_prompts(cached, make_bench, make_request, seed: i
     for request in rng.sample(kept, 20):
         again = make_request(list(request.prompt_ids), request.params.max_tokens)
         assert make_bench().run(again)[0].ids == bench.answers[request].ids
+
+
+def test_a_prompt_of_tens_of_thousands_of_tokens(make_bench, make_request) -> None:
+    """Not empty, and the same without the cache, at first and from it."""
+    (expected,) = make_bench((2048, 2048), context=32_768).run(make_request(30_001, 6))
+    bench = make_bench((2048, 2048), context=32_768, prefix_cache=True)
+    for cached in (0, 30_000):
+        request = make_request(30_001, 6)
+        (answer,) = bench.run(request)
+        assert len(answer.ids) == 6 and answer.ids == expected.ids and request.num_cached == cached

@@ -163,3 +163,11 @@ def test_odd_headers_are_refused_or_harmless(server: RunningServer, data: bytes)
         status = raw.recv(65536)[9:12]
     assert status == b"200" or status[:1] == b"4"
     assert server.client.get("/health").status_code == 200
+
+
+@pytest.mark.parametrize("messages", [[""], ["", "x", ""], ["\n \t"]])
+def test_messages_without_content_are_answered(server: RunningServer, messages: list[str]) -> None:
+    roles = ("user", "assistant", "user")
+    chat = [{"role": role, "content": text} for role, text in zip(roles, messages, strict=False)]
+    done = server.post(CHAT, messages=chat, max_tokens=3, ignore_eos=True)
+    assert done.status_code == 200 and done.json()["usage"]["completion_tokens"] == 3

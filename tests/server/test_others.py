@@ -111,6 +111,20 @@ def test_many_at_once_are_as_each_alone(server: RunningServer) -> None:
     assert copies == [alone[1]] * 16
 
 
+def test_a_seed_is_kept_among_neighbours_that_have_none(server: RunningServer) -> None:
+    """On every run, whatever it is batched with; those without a seed differ from each other."""
+
+    def ask(seed: int | None) -> str:
+        drawn = server.complete("the rain", temperature=1, top_p=1, max_tokens=30, ignore_eos=True, seed=seed)
+        return str(drawn["choices"][0]["text"])
+
+    alone = ask(11)
+    for neighbours in (1, 5):
+        with ThreadPoolExecutor(1 + neighbours) as pool:
+            seeded, *others = pool.map(ask, [11, *[None] * neighbours])
+        assert seeded == alone and len({alone, *others}) == 1 + neighbours
+
+
 def test_a_prompt_that_was_seen_is_not_computed_again(server: RunningServer) -> None:
     options: dict[str, Any] = {"max_tokens": 10, "temperature": 0, "cache_salt": "one"}
     prompt = list(range(5, 205))
