@@ -21,7 +21,8 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell getconf _NPROCESSORS_ONLN)
 
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
-.PHONY: help run test test-large lint format types layers docs bench-peers check-aarch64 build prerequisites clean
+.PHONY: help run test test-large lint format types layers docs bench-peers check-aarch64 sanitize build prerequisites
+.PHONY: clean
 
 help:
 	@echo 'make run PROMPT="..."   answer with $(MODEL); the first time builds, installs and fetches the model'
@@ -31,6 +32,7 @@ help:
 	@echo 'make build              $(VENV) with the package and its compiled core'
 	@echo 'make lint types layers  what CI checks before the tests; make format to rewrite'
 	@echo 'make check-aarch64      cross-compile the scalar core for 64-bit Arm'
+	@echo 'make sanitize           tests/fuzz and tests/native on a core built with sanitizers; SANITIZERS, SANITIZE_TESTS'
 	@echo 'make bench-peers        beside llama.cpp and OpenVINO GenAI, in ~/.cache/twostroke-peers; options in PEERS_ARGS'
 	@echo 'make docs               docs/cli.md and docs/api.md from the command line and the server'
 	@echo 'make clean              remove $(VENV) and every build output'
@@ -133,6 +135,25 @@ check-aarch64: $(INSTALLED)
 	else \
 		echo 'check-aarch64: skipped, $(AARCH64_CXX) is not installed (Debian: g++-aarch64-linux-gnu)'; \
 	fi
+
+# --- sanitizers -----------------------------------------------------------------------------------------------------
+
+# An environment of its own by the same rules. Python is not built with sanitizers: their runtime is loaded before it,
+# and with it the C++ library whose exceptions it follows; what the interpreter never frees is no leak of ours.
+SANITIZERS     ?= address,undefined
+SANITIZE_TESTS ?= tests/fuzz tests/native
+SANITIZED      := build/sanitized
+RUNTIME        := $(if $(findstring thread,$(SANITIZERS)),libtsan.so,libasan.so)
+
+sanitize: export SKBUILD_BUILD_DIR := $(SANITIZED)/core
+sanitize: export SKBUILD_CMAKE_BUILD_TYPE := Sanitized
+sanitize: export SKBUILD_CMAKE_ARGS := -DTWOSTROKE_SANITIZE=$(SANITIZERS);-DCMAKE_CXX_FLAGS_SANITIZED=-O1
+sanitize: prerequisites
+	@$(MAKE) VENV=$(SANITIZED)/venv build $(SANITIZED)/venv/.installed-dev
+	@preload() { for name; do $${CXX:-c++} -print-file-name=$$name; done; }; \
+	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+		LD_PRELOAD="$$(preload $(RUNTIME) libstdc++.so)" \
+		$(SANITIZED)/venv/bin/python -m pytest $(SANITIZE_TESTS) $(PYTEST_ARGS)
 
 clean:
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

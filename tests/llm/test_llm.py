@@ -181,6 +181,14 @@ def test_a_model_without_template_completes_texts_and_refuses_chats(tiny_path: P
             llm.chat([{"role": "user", "content": "hi"}])
 
 
+@pytest.mark.parametrize("template", ["{% for %}", "{% unknown_tag %}", "{{ no_such_function() }}"])
+def test_a_template_that_fails_refuses_chats_and_nothing_else(tmp_path: Path, template: str) -> None:
+    with LLM(write_tiny_gguf(tmp_path / "m.gguf", template=template), threads=1) as llm:
+        with pytest.raises(ChatTemplateError, match=r"the chat template (does not compile|fails)"):
+            llm.chat([{"role": "user", "content": "hi"}])
+        assert llm.generate("ab", max_tokens=2, ignore_eos=True).completion_tokens == 2
+
+
 def test_rows_of_padding_have_no_text(tmp_path: Path) -> None:
     """Ids beyond the tokenizer's can only be drawn from rows that pad the embedding table."""
     path = write_tiny_gguf(tmp_path / "m.gguf")
