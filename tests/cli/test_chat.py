@@ -72,15 +72,21 @@ def terminal(model: str) -> Iterator[Terminal]:
     chat.process.kill()
 
 
-def prefilled(shown: str) -> int:
+def computed_and_cached(shown: str) -> tuple[int, int]:
     """Prompt tokens of a turn, from the line under its answer."""
-    match = re.search(r"\[prefill ([\d,]+) tokens", shown)
+    match = re.search(r"\[prefill ([\d,]+) tokens(?: after ([\d,]+) cached)? at", shown)
     assert match, shown
-    return int(match[1].replace(",", ""))
+    computed, cached = (int((number or "0").replace(",", "")) for number in match.groups())
+    return computed, cached
+
+
+def prefilled(shown: str) -> int:
+    """All prompt tokens of a turn."""
+    return sum(computed_and_cached(shown))
 
 
 def test_a_conversation_grows_until_it_is_cleared(terminal: Terminal) -> None:
-    counts = []
+    counts, computed = [], 0
     for text in ("the rain", "the rain", "/clear", "the rain"):
         terminal.send(f"{text}\n")
         shown = terminal.until(PROMPT)
@@ -88,10 +94,12 @@ def test_a_conversation_grows_until_it_is_cleared(terminal: Terminal) -> None:
             assert "new conversation" in shown
         else:
             counts.append(prefilled(shown))
+            computed += computed_and_cached(shown)[0]
     assert counts[0] == counts[2] < counts[1]
+    assert computed < sum(counts)  # the second turn begins as the first did
     terminal.send("/bye\n")
     shown = terminal.until("peak RSS")
-    assert re.search(rf"prefill +{sum(counts)} tokens", shown)
+    assert re.search(rf"prefill +{computed} tokens", shown)
     assert terminal.close() == 0
 
 

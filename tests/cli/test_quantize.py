@@ -11,7 +11,7 @@ from tests.tiny_directory import write_tiny_directory
 
 from twostroke import LLM
 from twostroke.errors import ConfigError, InvalidRequestError, ModelFileError
-from twostroke.llm.config import WEIGHT_NAMES
+from twostroke.llm.config import FILE_TYPES
 from twostroke.weights.fetch import resolve
 
 GOLDEN = Path(__file__).parents[1] / "golden/smollm2-135m-instruct-q4_1.json"
@@ -24,7 +24,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_gguf(path, "qwen2", dim=256, ffn_dim=320, num_layers=1, types={"default": "F16", "attn_v": "F32"})
 
 
-@pytest.mark.parametrize("kind", WEIGHT_NAMES)
+@pytest.mark.parametrize("kind", FILE_TYPES)
 def test_the_file_is_the_model_that_is_quantised_at_load(model: Path, tmp_path: Path, kind: str) -> None:
     out = tmp_path / "out.gguf"
     fields = json_of("quantize", str(model), str(out), "--type", kind)

@@ -50,7 +50,7 @@ def test_preemption_does_not_change_text(alone, make_bench, make_request, num_bl
     all_requests = requests(make_request)
     answers = bench.run(*all_requests)
     assert {i: (answer.ids, answer.logprobs) for i, answer in enumerate(answers)} == expected
-    assert sum(request.num_preemptions for request in all_requests) > 3
+    assert sum(request.num_preemptions for request in all_requests) >= (3 if num_blocks == 17 else 4)
     assert [pool.num_free for pool in bench.engine.cache.pools] == [num_blocks, num_blocks + 1]
 
 

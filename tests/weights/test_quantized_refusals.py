@@ -16,7 +16,6 @@ REFUSED: dict[str, tuple[Any, str]] = {
         {"quant_method": "bitsandbytes"},
         r"method 'bitsandbytes' is not supported; these are: gptq, awq",
     ),
-    "mxfp4": ({"quant_method": "mxfp4"}, r"method 'mxfp4' is not supported"),
     "no method": ({"bits": 4}, r"method 'None' is not supported"),
     "a long name": ({"quant_method": "x" * 99}, r"method 'x{40}' is not supported"),
     "an object as method": ({"quant_method": {}}, r"method '\{\}' is not supported"),

@@ -129,7 +129,8 @@ class Chat:
         if self._options.summary and completion.token_ids:
             account = account_of(self._llm, completion)
             is_whole = completion.finish_reason != "cancelled"
-            _note(short_line(with_roofs(self._llm, account) if self._options.probe and is_whole else account))
+            account = with_roofs(self._llm, account) if self._options.probe and is_whole else account
+            _note(short_line(account, completion.cached_tokens))
 
     def _finish(self) -> None:
         if self._options.summary and self._most_tokens:

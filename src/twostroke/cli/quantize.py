@@ -18,7 +18,7 @@ from twostroke.cli.figures import bytes_text, printable, shortened
 from twostroke.cli.stored_model import StoredTensor
 from twostroke.cli.tensor_report import TypeShare, mix_text, type_shares
 from twostroke.errors import InvalidRequestError
-from twostroke.llm.config import WEIGHT_NAMES
+from twostroke.llm.config import FILE_TYPES
 from twostroke.models.load import load_model
 from twostroke.native.quantize import quantize_natively
 from twostroke.native.threads import choose_threads
@@ -69,7 +69,7 @@ class QuantizeReport:
 @click.command("quantize")
 @click.argument("model", metavar="IN")
 @click.argument("out", type=click.Path(path_type=Path))
-@click.option("--type", "kind", type=click.Choice(WEIGHT_NAMES), required=True, help="The matrices' type.")
+@click.option("--type", "kind", type=click.Choice(FILE_TYPES), required=True, help="The matrices' type.")
 @click.option("--force", is_flag=True, help="Replace OUT where it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(model: str, out: Path, kind: str, force: bool, as_json: bool) -> None:

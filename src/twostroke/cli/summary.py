@@ -111,14 +111,15 @@ def paging_line(completion: Completion) -> str | None:
     )
 
 
-def short_line(account: RunAccount) -> str:
-    """Both phases in a few words, for under an answer of a chat."""
+def short_line(account: RunAccount, cached_tokens: int = 0) -> str:
+    """Both phases in a few words, for under an answer of a chat; `cached_tokens` of the prompt were known already."""
     parts = []
     for name, totals in (("prefill", account.prefill), ("decode", account.decode)):
         if totals.tokens:
             reached = account.attainment(totals)
             percent = "" if reached is None or reached.roof_fraction is None else f" ({reached.roof_fraction:.0%})"
-            parts.append(f"{name} {totals.tokens:,} tokens at {totals.tok_s:,.0f} tok/s{percent}")
+            known = f" after {cached_tokens:,} cached" if cached_tokens and name == "prefill" else ""
+            parts.append(f"{name} {totals.tokens:,} tokens{known} at {totals.tok_s:,.0f} tok/s{percent}")
     return " · ".join(parts)
 
 

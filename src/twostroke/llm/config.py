@@ -12,7 +12,8 @@ from twostroke.errors import ConfigError, InvalidRequestError, TwostrokeError
 from twostroke.weights.aliases import DEFAULT_MODEL
 
 KV_NAMES = ("f16", "bf16", "f32", "q8_0")
-WEIGHT_NAMES = ("q4_0", "q4_k", "q5_k", "q6_k", "q8_0", "bf16", "f16", "f32")
+FILE_TYPES = ("q4_0", "q4_k", "q5_k", "q6_k", "q8_0", "bf16", "f16")
+WEIGHT_NAMES = (*FILE_TYPES, "f32")
 ISA_NAMES = ("scalar", "avx2", "avx512", "amx")
 
 
