@@ -57,8 +57,14 @@ def check_plan(plan: Plan, as_json: bool) -> None:
 def _measure(plan: Plan) -> Measured:
     scenario, draw = plan.scenario, random.Random(_SEED)
     own = plan.model.weights if plan.model.is_reformatted else None
-    options = {"context": scenario.context, "max_batch": scenario.batch, "kv": scenario.kv, "weights": own}
-    with LLM(plan.model.name, speculation=False, **options) as llm:
+    with LLM(
+        plan.model.name,
+        context=scenario.context,
+        max_batch=scenario.batch,
+        kv=scenario.kv,
+        weights=own,
+        speculation=False,
+    ) as llm:
         runs = [_run(llm, plan, draw) for _ in range(_RUNS)]
     return Measured(min(first for first, _ in runs), min(each for _, each in runs), peak_rss_bytes())
 
