@@ -36,5 +36,6 @@ def test_damaged_checkpoints(tmp_path: Path, num_mutants: int) -> None:
             model.source.close()
         return len(tensors)
 
+    num_mutants = -(-num_mutants // 3)  # each is two models run, whose tensors `test_safetensors` damages too
     accepted = count_accepted(range(num_mutants), attempt)
     assert 0.05 * num_mutants < accepted < 0.9 * num_mutants
