@@ -15,7 +15,8 @@ import time
 PARTS = """
 from time import perf_counter as now
 start = now()
-import twostroke.cli.main, twostroke.cli.run, twostroke.llm.llm, twostroke.cli.answer, twostroke.cli.roofs
+import twostroke.cli.main; twostroke.cli.main.collect_rarely()
+import twostroke.cli.run, twostroke.llm.llm, twostroke.cli.answer, twostroke.cli.roofs
 imported = now()
 llm = twostroke.llm.llm.LLM({model!r}, max_batch=1)
 loaded = now()

@@ -8,19 +8,22 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from twostroke.cli.program_report import ProgramReport, report_program
 from twostroke.cli.stored_model import StoredModel
 from twostroke.errors import ContextLengthError, TwostrokeError, UnsupportedModelError
 from twostroke.models.gguf_config import architecture, config_from_gguf
-from twostroke.models.load import Source, load_model, with_parts
+from twostroke.models.load import load_model, with_parts
 from twostroke.models.registry import build_program, family_of
 from twostroke.native.refusals import refuse_unsupported
 from twostroke.program.cost import Storage, kv_bytes_per_token, state_bytes
 from twostroke.program.passes import fuse
 from twostroke.program.program import Program
 from twostroke.weights.gguf import GGUFFile
+
+if TYPE_CHECKING:
+    from twostroke.models.model import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ def _check_loads(path: Path, warnings: list[str]) -> None:
     refuse_unsupported(fuse(model.program))
 
 
-def _bits(weights: Source) -> dict[str, float]:
+def _bits(weights: "Source") -> dict[str, float]:
     return {name: info.type.bits_per_weight for name, info in weights.tensors.items()}
 
 

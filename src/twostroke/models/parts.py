@@ -8,15 +8,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from twostroke.errors import ModelFileError, UnsupportedModelError
-from twostroke.weights.checkpoint_weights import CheckpointWeights
 from twostroke.weights.gguf import GGUFFile
 from twostroke.weights.source import TensorInfo
+
+if TYPE_CHECKING:
+    from twostroke.weights.checkpoint_weights import CheckpointWeights
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class Part:
 class PartSource:
     """A `WeightSource` over another, whose tensors the names in `parts` are parts of. Closing it closes the other."""
 
-    def __init__(self, source: GGUFFile | CheckpointWeights, parts: Mapping[str, Part]) -> None:
+    def __init__(self, source: "GGUFFile | CheckpointWeights", parts: Mapping[str, Part]) -> None:
         self._source = source
         self._parts = parts
         self.tensors = {name: info for name, info in source.tensors.items() if name not in self._stored()}
