@@ -21,14 +21,17 @@ KERNELS = re.compile(r"\b(?:avx2|avx512|amx)(?:::|_kernels\b)")
 def test_only_kernels_have_instructions_beyond_the_baseline() -> None:
     """A template of the standard library that one of their files compiled, too, would end an older CPU's process."""
     command = ["objdump", "--disassemble", "--demangle", "--no-show-raw-insn", str(_core.__file__)]
-    function, beyond = "", set()
+    function, functions, beyond = "", set(), set()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if line.endswith(">:\n"):
                 function = line[line.index("<") + 1 : -3]
+                functions.add(function)
             elif BEYOND.match(line):
                 beyond.add(function)
     assert process.returncode == 0
+    if not any(KERNELS.search(name) for name in functions):
+        pytest.skip("the core is stripped: what is not exported has no name")
     assert not [name for name in beyond if not KERNELS.search(name)]
     assert len(beyond) > 50  # the kernels themselves were found
