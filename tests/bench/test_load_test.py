@@ -49,7 +49,7 @@ def test_measured_times_are_the_servers(run: Run, log: Log, concurrency: str) ->
             break
     assert all(close(*pair) for pair in pairs), pairs
     assert (figures.output_tokens, figures.tokens_per_delta) == (8 * 30, 1.0)
-    assert figures.ttft.p50 == pytest.approx(0.1, rel=0.5) and figures.tpot.p50 == pytest.approx(0.01, rel=0.5)
+    assert 0.099 < figures.ttft.p50 < 1.0 and 0.0099 < figures.tpot.p50 < 0.1  # as scripted; later on a busy machine
 
 
 def test_reasoning_tokens_a_delta_and_cached_tokens(run: Run) -> None:
