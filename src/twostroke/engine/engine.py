@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from twostroke.engine.config import EngineConfig
 from twostroke.engine.constraint import fill, new_mask
@@ -12,14 +13,15 @@ from twostroke.engine.ledger import Ledger
 from twostroke.engine.plan import StepPlan
 from twostroke.engine.request import FinishReason, Request, State
 from twostroke.engine.scheduler import Scheduler
-from twostroke.engine.spill import Spill
 from twostroke.engine.validation import check_request, resolve_max_tokens
 from twostroke.errors import UnsupportedModelError
 from twostroke.kvcache.cache import KVCache
 from twostroke.kvcache.chain import BlockChain
-from twostroke.kvcache.disk import DiskTier
 from twostroke.native.batch import FloatArray, StepResult
 from twostroke.program.program import Program
+
+if TYPE_CHECKING:
+    from twostroke.engine.spill import Spill
 
 
 class Engine:
@@ -181,7 +183,10 @@ def _check_program(program: Program) -> None:
         )
 
 
-def _spill_of(executor: Executor, config: EngineConfig) -> Spill | None:
+def _spill_of(executor: Executor, config: EngineConfig) -> "Spill | None":
     if config.kv_disk is None or not config.prefix_cache or not executor.num_blocks:
         return None
+    from twostroke.engine.spill import Spill  # which few engines have
+    from twostroke.kvcache.disk import DiskTier
+
     return Spill(executor, DiskTier(Path(config.kv_disk), config.kv_disk_bytes, executor.block_bytes))
