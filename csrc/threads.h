@@ -70,8 +70,7 @@ class ThreadPool {
                 s.done.fetch_add(1, std::memory_order_release);
             }
         }
-        for (int i = 0; i < 16; ++i) idle();
-        for (int i = 0; i < 16; ++i) idle();
+        for (int i = 0; i < 32; ++i) idle();  // even if nobody is waited for: what comes next starts with memory in flight
         finish(s, first_of[num_threads_], idle);
     }
 
