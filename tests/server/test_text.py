@@ -37,7 +37,7 @@ def test_a_character_of_several_tokens_comes_whole(server: RunningServer, tiny: 
     options = {**forced(tiny, text), "temperature": 1, "top_p": 1, "seed": 1}
     whole = server.complete("x", **options)["choices"][0]["text"]
     pieces = [piece["text"] for piece in streamed(server, prompt="x", **options)]
-    assert "".join(pieces) == whole and len(pieces) > 1
+    assert "".join(pieces) == whole
     assert len(tiny.tokenizer.encode(text[0])) > 1
 
 

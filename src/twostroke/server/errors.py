@@ -14,6 +14,7 @@ from twostroke.errors import (
     UnsupportedModelError,
 )
 
+ENGINE_STOPPED = "engine_stopped"
 _MAX_MESSAGE = 1000  # characters; messages may quote what a client sent
 
 
@@ -73,7 +74,7 @@ def api_error(error: BaseException) -> ApiError:
         if isinstance(error, kind):
             return ApiError(400, str(error), code)
     if isinstance(error, EngineStoppedError):
-        return ApiError(500, f"{error}; the server's log says why", "engine_stopped")
+        return ApiError(500, f"{error}; the server's log says why", ENGINE_STOPPED)
     if isinstance(error, TwostrokeError):
         return ApiError(500, str(error), "model_error")
     return ApiError(500, "the server failed to answer; its log says why", "internal_error")

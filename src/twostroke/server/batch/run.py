@@ -20,7 +20,7 @@ from twostroke.server.batch.inside import post
 from twostroke.server.batch.lines import MAX_LINE, BatchLine, batch_lines
 from twostroke.server.batch.output import BatchOutput, request_id
 from twostroke.server.config import ServerConfig
-from twostroke.server.errors import ApiError
+from twostroke.server.errors import ENGINE_STOPPED, ApiError
 from twostroke.server.protocol.batch import BatchRequest
 from twostroke.server.run import make_service
 from twostroke.server.wire import json_bytes
@@ -103,6 +103,8 @@ class BatchRun:
                 self._counts.num_failed += 1
             else:
                 status, body = await _answer(app, line, line.request)
+                if status == 500 and body["error"].get("code") == ENGINE_STOPPED:
+                    raise _engine_stopped()
                 self._output.answer(line, status, body)
                 self._count(status, body)
             self._counts.num_answered += 1
@@ -130,5 +132,10 @@ async def _watch(is_alive: Callable[[], bool], tasks: Sequence["asyncio.Future[N
     """Raises once the engine's thread has ended with lines under way: nobody would answer them."""
     while not all(task.done() for task in tasks):
         if not is_alive():
-            raise TwostrokeError("the engine has stopped; what was answered is kept")
+            raise _engine_stopped()
         await asyncio.wait(tasks, timeout=_LOOK_S)
+
+
+def _engine_stopped() -> TwostrokeError:
+    """What ends the run; a line it met is not answered, so that a later run takes it again."""
+    return TwostrokeError("the engine has stopped; what was answered is kept")
