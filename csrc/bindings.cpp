@@ -214,6 +214,7 @@ NB_MODULE(_core, m) {
     m.attr("SOFT_CAP") = static_cast<int>(Elementwise::SoftCap);
     m.attr("SIGMOID_GATE") = static_cast<int>(Elementwise::SigmoidGate);
     m.def("available_isas", &available_isas);
+    m.def("emulate_amx", &emulate_amx);
     m.def("probe_read", &probe_read, "isa"_a, "num_threads"_a, "num_bytes"_a, "prefetch_bytes"_a, "seconds"_a,
           nb::call_guard<nb::gil_scoped_release>());
     m.def("probe_flops", &probe_flops, "isa"_a, "num_threads"_a, "kind"_a, "seconds"_a,

@@ -55,8 +55,8 @@ struct Table {
     }
 };
 
-const Table& table() {
-    static const Table found = [] {
+Table& table() {
+    static Table found = [] {
         Table t;
         t.add(scalar_kernels());
 #if defined(__x86_64__)
@@ -72,6 +72,16 @@ const Table& table() {
 }  // namespace
 
 std::vector<std::string> available_isas() { return table().names; }
+
+void emulate_amx() {
+#if defined(__x86_64__)
+    if (has_avx512()) {
+        table().kernels.emplace("amx", amx_kernels());
+        return;
+    }
+#endif
+    throw std::invalid_argument("this machine lacks more of amx than its tiles");
+}
 
 const Kernels& kernels_for(const std::string& isa) {
     const auto found = table().kernels.find(isa);

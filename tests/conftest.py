@@ -1,4 +1,4 @@
-"""Real models for the tests that need one, from the user's cache. Owns no test data."""
+"""Real models for the tests that need one, from the user's cache; the instruction sets tested. Owns no test data."""
 
 import os
 import signal
@@ -12,6 +12,27 @@ from twostroke.weights.fetch import pull, resolve
 
 # A shell's background jobs ignore Ctrl-C, and so do the processes they start; tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--emulate-amx",
+        action="store_true",
+        help="tests of every instruction set run on amx, too, its tiles emulated where the machine has none",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--emulate-amx"):
+        from tests.native.amx.tile_unit import EmulationError, isas_with_amx
+
+        from twostroke.native import _core
+
+        try:
+            isas = isas_with_amx()
+        except EmulationError as why:
+            raise pytest.UsageError(f"--emulate-amx: {why}") from None
+        _core.available_isas = lambda: list(isas)
 
 
 @pytest.fixture(scope="session")

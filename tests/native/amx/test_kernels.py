@@ -1,0 +1,44 @@
+"""The kernels of amx, executed: every instruction but those of tiles by the processor, and those by the tile unit.
+
+`pytest tests/native --emulate-amx` runs the tests of every instruction set so; here are some that take seconds.
+"""
+
+from pathlib import Path
+
+import pytest
+from tests.native import test_linear
+from tests.native.amx.tile_unit import HAS_TILES, TileUnit
+from tests.tiny import write_tiny_gguf
+
+from twostroke import LLM
+from twostroke.native import _core
+from twostroke.weights.tensor_types import TensorType
+
+KINDS = ("Q4_1", "Q8_0", "Q4_K", "Q6_K", "IQ4_XS", "BF16")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_linears(amx: str, kind: str) -> None:
+    test_linear.test_linear(TensorType[kind], 37, 4, amx)
+
+
+def test_a_model(amx: str, tmp_path: Path) -> None:
+    path = write_tiny_gguf(tmp_path / "tiny.gguf", types="Q4_K", dim=256)
+    scores = []
+    for isa in ("scalar", amx):
+        with LLM(path, threads=2, isa=isa) as llm:
+            scores.append(llm.score("the rain in the night " * 9).logprobs)
+    assert scores[1] == pytest.approx(scores[0], abs=0.01)
+
+
+def test_the_probe(amx: str, tile_unit: TileUnit) -> None:
+    before = tile_unit.counts
+    assert _core.probe_flops(amx, 1, "16bit", 0.01) > 0
+    counts = tile_unit.counts - before
+    if HAS_TILES:
+        assert counts.total() == 0
+        return
+    rounds, left = divmod(counts["tdpbf16ps"], 4)
+    calls = counts["ldtilecfg"]
+    assert rounds > 256 * (calls - 1) and left == 0
+    assert (counts["tilerelease"], counts["tilestored"], counts["tilezero"]) == (calls, calls, 6 * calls)
