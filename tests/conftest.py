@@ -22,6 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(trylast=True)  # after pytest's faulthandler, which takes the signal that the tile unit works by
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--emulate-amx"):
         from tests.native.amx.tile_unit import EmulationError, isas_with_amx

@@ -33,12 +33,12 @@ def test_a_model(amx: str, tmp_path: Path) -> None:
 
 def test_the_probe(amx: str, tile_unit: TileUnit) -> None:
     before = tile_unit.counts
-    assert _core.probe_flops(amx, 1, "16bit", 0.01) > 0
+    assert _core.probe_flops(amx, 2, "16bit", 0.01) > 0
     counts = tile_unit.counts - before
     if HAS_TILES:
         assert counts.total() == 0
         return
     rounds, left = divmod(counts["tdpbf16ps"], 4)
     calls = counts["ldtilecfg"]
-    assert rounds > 256 * (calls - 1) and left == 0
+    assert rounds >= 256 * calls and left == 0  # at least so many a call, on each thread
     assert (counts["tilerelease"], counts["tilestored"], counts["tilezero"]) == (calls, calls, 6 * calls)

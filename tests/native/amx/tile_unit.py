@@ -11,6 +11,7 @@ import tempfile
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -48,8 +49,8 @@ class TileUnit:
         self._library.tile_unit_counts(counts)
         return Counter(dict(zip(INSTRUCTIONS, counts, strict=True)))
 
-    def call(self, function: ctypes._CFuncPtr, *arguments: int | npt.NDArray[np.generic], seconds: float = 5.0) -> int:
-        """What a function of up to 12 integers and pointers returns. Raises TileError for its faults and its delay."""
+    def call(self, function: Any, *arguments: int | npt.NDArray[np.generic], seconds: float = 5.0) -> int:
+        """What a ctypes function of up to 12 integers and pointers returns. Raises TileError."""
         values = [a if isinstance(a, int) else a.ctypes.data for a in arguments]
         passed = (ctypes.c_long * MOST_ARGUMENTS)(*values)
         result = ctypes.c_long()
