@@ -1,5 +1,6 @@
 """Client and Answer: completions streamed from a server, with the time of each chunk. Owns how a stream is read."""
 
+import asyncio
 import json
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -46,12 +47,22 @@ class Client:
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
 
-    async def ask(self, prompt: list[int], max_tokens: int, *, seed: int | None = None, salt: str = "") -> Answer:
-        """Greedy without a seed. Always as many tokens as asked for."""
+    async def ask(
+        self,
+        prompt: list[int],
+        max_tokens: int,
+        *,
+        seed: int | None = None,
+        salt: str = "",
+        until: asyncio.Event | None = None,
+        into: Answer | None = None,
+    ) -> Answer:
+        """Greedy without a seed. Always as many tokens as asked for, unless the event comes first, which ends the
+        stream. `into` is the answer that is returned, for who wants to look at it earlier."""
         body: dict[str, Any] = {"prompt": prompt, "max_tokens": max_tokens, "ignore_eos": True, "stream": True}
         body |= {"temperature": 0} if seed is None else {"temperature": 1, "seed": seed}
         body |= {"stream_options": {"continuous_usage_stats": True}} | ({"cache_salt": salt} if salt else {})
-        answer = Answer(perf_counter())
+        answer, is_left = into or Answer(perf_counter()), False
         async with self._http.stream("POST", "/v1/completions", json=body) as response:
             answer.status = response.status_code
             if answer.status != 200:
@@ -59,8 +70,10 @@ class Client:
             else:
                 async for line in response.aiter_lines():
                     self._take(answer, line)
+                    if is_left := until is not None and until.is_set():
+                        break
         answer.ended = perf_counter()
-        if answer.status == 200 and (not answer.counts or answer.counts[-1] != max_tokens):
+        if answer.status == 200 and not is_left and (not answer.counts or answer.counts[-1] != max_tokens):
             answer.status = 0  # cut off
         return answer
 

@@ -23,20 +23,19 @@ from twostroke.program.values import CacheSpec
 VOCAB_SIZE = 211
 
 
-def tiny_program() -> Program:
+def tiny_program(dim: int = 16, windows: tuple[int | None, ...] = (None, 24)) -> Program:
     b = Builder()
-    x = b.embed("token_embd", VOCAB_SIZE, 16)
-    for layer in b.layers(2):
-        window = 24 if layer.index else None
+    x = b.embed("token_embd", VOCAB_SIZE, dim)
+    for layer, window in zip(b.layers(len(windows)), windows, strict=True):
         q, k, v = (b.linear(x, layer / f"attn_{name}", 16) for name in "qkv")
         attended = b.attention(q, k, v, CacheSpec(layer / "attn", 2, 8, window))
-        x = b.add(x, b.linear(attended, layer / "attn_output", 16))
+        x = b.add(x, b.linear(attended, layer / "attn_output", dim))
     b.output("logits", b.linear(b.output_rows(x), "output", VOCAB_SIZE))
     return fuse(b.build())
 
 
-def tiny_cost() -> CostModel:
-    program = tiny_program()
+def tiny_cost(dim: int = 16, windows: tuple[int | None, ...] = (None, 24)) -> CostModel:
+    program = tiny_program(dim, windows)
     return CostModel(program, Storage(dict.fromkeys(program.weights, 4.5)))
 
 
@@ -217,6 +216,8 @@ def make_bench() -> Callable[..., Bench]:
     def make(num_blocks: tuple[int, ...] = (256, 256), *, context: int = 2048, **settings: int) -> Bench:
         settings = {"prefix_cache": False, "speculation": False, **settings}
         executor = FakeExecutor(num_blocks, step_tokens=settings.pop("executor_rows", 512))
+        if dim := settings.pop("dim", 0):  # mostly weights, as a real model
+            executor.cost = tiny_cost(dim, (None, None))
         return Bench(executor, Engine(executor, EngineConfig(VOCAB_SIZE, context, **settings)))
 
     return make

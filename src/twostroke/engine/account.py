@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import add, mul
 
-from twostroke.program.cost import ChunkShape, CostModel, Resource, Unit, measure
+from twostroke.program.cost import OF_CONTEXT, ChunkShape, CostModel, Resource, Unit, measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,17 @@ class Rates:
         self._prices = {
             resource: [cost.coefficients.get((resource, *unit), 0.0) for unit in units] for resource in Resource
         }
+        flops = self._prices[Resource.FLOPS]
+        self._of_context = [(i, flops[i]) for i, (unit, _) in enumerate(units) if unit in OF_CONTEXT and flops[i]]
 
     def price(self, resource: Resource, amounts: Sequence[float]) -> float:
         """FLOPs or bytes of those amounts."""
         cost: float = sum(map(mul, self._prices[resource], amounts))
         return cost
+
+    def context_flops(self, amounts: Sequence[float]) -> float:
+        """Those of the FLOPs that grow with what rows see: attention's."""
+        return sum(amounts[index] * price for index, price in self._of_context)
 
     def amounts(self, chunk: ChunkShape, row_share: float, output_share: float) -> list[float]:
         """The chunk's units. What a step has once is divided by these shares of the step's rows and outputs."""
@@ -114,6 +120,10 @@ class Account:
         for step in steps:
             total.add_step(step)
         return total
+
+    def context_flops(self) -> float:
+        """Those of the FLOPs that grow with what rows see: attention's."""
+        return self._rates.context_flops(self._amounts)
 
     def totals(self) -> PhaseTotals:
         """The sums so far, priced."""

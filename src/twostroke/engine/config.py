@@ -19,8 +19,8 @@ class EngineConfig:
     reuse_generated   blocks of generated rows may begin a later prompt. They have the numerics of decode, so that
                       answers then depend on what was asked before
     speculation       few answers at a time may be drafted from what they said before, where that is faster
-    tpot_target       seconds that a step may take while answers run and a prompt is computed; None is 2.25 times
-                      what the answers' rows alone take
+    tpot_target       seconds that a step may take while answers run and prompts are computed; None shares the time
+                      equally among all, prompts having half of it at least
     kv_disk           directory for blocks that the pool has no room for; they outlive the process. None keeps none
     kv_disk_bytes     most bytes of files in it
     model_id          what keys and values depend on beside the tokens: the model's files, the type of the cache

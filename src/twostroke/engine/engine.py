@@ -156,7 +156,8 @@ class Engine:
         progress = self._scheduler.commit(plan, result, hidden)
         now = perf_counter()
         self.ledger.record(plan, result.seconds, started, now)
-        self._scheduler.pace.observe(plan.decode, self.ledger.recent[-1])
+        is_mixed = plan.num_decode < len(plan.chunks)
+        self._scheduler.pace.observe(self.ledger.recent[-1], is_mixed=is_mixed)
         self._scheduler.speculation.observe(plan, now - started)
         for token in progress.tokens:
             self.ledger.record_token(token.request, now)

@@ -40,7 +40,6 @@ class Scheduler:
         self.queues = Queues(cache)
         self.pace = Pace(cost, config.tpot_target)
         self.speculation = Speculation(enabled=config.speculation)
-        self._cost = cost
         self._config = config
 
     def add(self, request: Request) -> None:
@@ -50,14 +49,15 @@ class Scheduler:
         """Decode rows first, then prefill chunks with what is left of the step's rows and of its time."""
         config, queues = self._config, self.queues
         decode = decode_chunks(queues, config.max_step_tokens, self.speculation)
-        if len(decode) == len(queues.running) and not queues.waiting:
+        is_alone = len(decode) == len(queues.running) and not queues.waiting
+        if is_alone or (decode and self.pace.wants_decode_alone):
             return StepPlan(tuple(decode), len(decode))
         rows = config.max_step_tokens - sum(chunk.length for chunk in decode)
-        flops = self.pace.flops(decode)
-        allowance = Allowance(rows, config.max_chunk_tokens, flops, self._cost, queues.cache.block_tokens)
+        num_lagging = min(len(queues.running) + len(queues.waiting), config.max_running) - len(decode)
+        room = self.pace.room(decode, num_lagging)
+        allowance = Allowance(rows, config.max_chunk_tokens, room.seconds, self.pace.step_time.added)
         lagging = prefill_chunks(queues, allowance, config.max_running)
-        target_s = self.pace.target_seconds(decode) if lagging else None
-        return StepPlan((*decode, *lagging), len(decode), target_s)
+        return StepPlan((*decode, *lagging), len(decode), room.target_s if lagging else None)
 
     def commit(self, plan: StepPlan, result: StepResult, hidden: FloatArray | None = None) -> Progress:
         """Takes a step's outputs into its requests; those that end give back their blocks. `hidden` is the program's

@@ -35,7 +35,7 @@ class LLMConfig:
     isa: str | None = _option(None, "Instruction set; default: the best this machine has.", ISA_NAMES)
     max_step_tokens: int = _option(512, "Rows of one engine step at most: how far a prompt is cut into chunks.")
     tpot_target: float | None = _option(
-        None, "Seconds a step may take while answers run beside a prompt; default: 2.25 times theirs alone."
+        None, "Seconds a step may take while answers run beside prompts; default: prompts get half the time, or more."
     )
     speculation: bool = _option(True, "Draft from an answer's own words where that is faster; the text is the same.")
     reuse_generated: bool = _option(

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from twostroke.program.cost_rules import COST_RULES, op_terms
-from twostroke.program.cost_terms import Resource, Scope, Term, Unit
+from twostroke.program.cost_terms import OF_CONTEXT, Resource, Scope, Term, Unit
 from twostroke.program.cost_units import ChunkShape, measure
 from twostroke.program.program import Program
 
 __all__ = [
     "COST_RULES",
+    "OF_CONTEXT",
     "ChunkShape",
     "CostModel",
     "Resource",
@@ -103,6 +104,15 @@ class CostModel:
                 per_element = 1.0 if term.resource is Resource.FLOPS else storage.bits(term.storage) / 8
                 key = (term.resource, term.unit, term.scope)
                 self.coefficients[key] = self.coefficients.get(key, 0.0) + term.count * per_element
+
+    def context_flops(self, chunks: Iterable[ChunkShape]) -> float:
+        """Those of a step's FLOPs that grow with what its rows see: attention's."""
+        chunks = tuple(chunks)
+        return sum(
+            coefficient * measure(unit, scope, chunks)
+            for (resource, unit, scope), coefficient in self.coefficients.items()
+            if resource is Resource.FLOPS and unit in OF_CONTEXT
+        )
 
     def step(self, chunks: Iterable[ChunkShape]) -> StepCost:
         """FLOPs and bytes of a step made of these chunks."""

@@ -37,6 +37,10 @@ class Unit(StrEnum):
     DECODE_ROW_CONTEXT = "decode_row_context"
 
 
+OF_CONTEXT = frozenset(unit for unit in Unit if unit.value.endswith(("context", "segment")))
+"""Units that grow with what a step's rows see."""
+
+
 @dataclass(frozen=True, slots=True)
 class Term:
     """`count` per `unit`; for bytes, `count` elements of the storage named `storage` ("kv", "state", "activation", or a
