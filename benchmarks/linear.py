@@ -1,6 +1,9 @@
 """How close do the linear kernels come to this machine's limits, by type of weights and number of rows?
 
     python benchmarks/linear.py [--types Q4_0,Q4_K,Q6_K] [--rows 1,16,512] [--dim 2048] [--mib 96] [--isa avx2]
+                                [--phase prefill]
+
+Up to 16 rows are generated rows and more are a prompt's, unless --phase says which.
 
 A chain of square matrices of one type, `--mib` of them, is multiplied by as many rows. Of few rows reading limits:
 GB/s, beside the rate at which these very bytes can be read. Of many, arithmetic: FLOP/s, beside what the same
@@ -22,7 +25,8 @@ from twostroke.program.phase import Phase
 from twostroke.program.program import Program
 from twostroke.weights.tensor_types import TensorType
 
-FLOATS = (TensorType.F32, TensorType.F16, TensorType.BF16)
+FLOATS = (TensorType.F32, TensorType.F16)
+FEW_ROWS = 16
 
 
 def chain(dim: int, count: int) -> Program:
@@ -47,9 +51,10 @@ def measure(kind: TensorType, rows: list[int], options: argparse.Namespace) -> l
     roof_flops = probe_flops(isa, threads, "f32" if kind in FLOATS else "16bit", options.seconds)
     found = []
     for number in rows:
-        seconds = step_seconds(executor, batch_of(executor, number, 0, Phase.PREFILL), options.seconds)
-        record = {"type": kind.name, "rows": number, "seconds": seconds, "weight_bytes": size}
-        record |= {"byte_s": size / seconds, "flop_s": 2 * number * values * count / seconds}
+        phase = Phase(options.phase or ("decode" if number <= FEW_ROWS else "prefill"))
+        seconds = step_seconds(executor, batch_of(executor, number, 0, phase), options.seconds)
+        record: dict[str, Any] = {"type": kind.name, "phase": phase, "rows": number, "seconds": seconds}
+        record |= {"weight_bytes": size, "byte_s": size / seconds, "flop_s": 2 * number * values * count / seconds}
         found.append(record | {"roof_byte_s": roof_bytes, "roof_flop_s": roof_flops})
     return found
 
@@ -57,7 +62,7 @@ def measure(kind: TensorType, rows: list[int], options: argparse.Namespace) -> l
 def show(record: dict[str, Any]) -> None:
     bytes_share, flops_share = (record[f"{what}_s"] / record[f"roof_{what}_s"] for what in ("byte", "flop"))
     click.echo(
-        f"{record['type']:8}{record['rows']:5} rows{record['seconds'] * 1e3:9.2f} ms"
+        f"{record['type']:8}{record['phase']:8}{record['rows']:5} rows{record['seconds'] * 1e3:9.2f} ms"
         f"{record['byte_s'] / 1e9:8.1f} of {record['roof_byte_s'] / 1e9:5.1f} GB/s ({bytes_share:4.0%})"
         f"{record['flop_s'] / 1e9:8.0f} of {record['roof_flop_s'] / 1e9:5.0f} GFLOP/s ({flops_share:4.0%})"
     )
@@ -72,6 +77,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.3, help="of each measurement")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--isa")
+    parser.add_argument("--phase", choices=list(Phase))
     options = parser.parse_args()
     options.threads, options.isa = choose_threads(options.threads).num_threads, pick_isa(options.isa)
     found = []

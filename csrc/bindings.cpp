@@ -34,7 +34,7 @@ NormIds norm_ids(const Norm& norm) {
 // The arrays of one step, as native/executor.py lays them out.
 struct StepArrays {
     In<int32_t> token_ids;  // (num_rows)
-    In<int64_t> chunks;  // (num_chunks, 3): start, length, num_outputs
+    In<int64_t> chunks;  // (num_chunks, 4): start, length, num_outputs, 1 of a prompt
     std::vector<In<int32_t>> tables;  // num_chunks * num_groups block tables
     std::vector<std::optional<In<int32_t>>> targets, histories;  // one a chunk
     In<double> sampling;  // (num_chunks, 6)
@@ -64,14 +64,14 @@ void check(const StepArrays& a, const Executor& executor) {
             "a step of " + std::to_string(num_rows) + " tokens; at least 1, at most " + std::to_string(config.max_rows));
     require_range("token id", a.token_ids.data(), a.token_ids.size(), 0, executor.num_token_ids());
     require(a.tables.size() == num_chunks * num_groups, "a step needs one block table a chunk and cache group");
-    require(a.chunks.size() == 3 * num_chunks && a.sampling.size() == 6 * num_chunks && a.counters.size() == 6 * num_chunks &&
+    require(a.chunks.size() == 4 * num_chunks && a.sampling.size() == 6 * num_chunks && a.counters.size() == 6 * num_chunks &&
                 a.targets.size() == num_chunks && a.histories.size() == num_chunks && a.bias_ids.size() == num_chunks &&
                 a.bias_values.size() == num_chunks && a.masks.size() == num_chunks,
             "a step's arrays are of different lengths");
     int64_t rows = 0;
     for (size_t c = 0; c < num_chunks; ++c) {
-        const int64_t start = a.chunks.data()[3 * c], length = a.chunks.data()[3 * c + 1];
-        const int64_t num_outputs = a.chunks.data()[3 * c + 2];
+        const int64_t start = a.chunks.data()[4 * c], length = a.chunks.data()[4 * c + 1];
+        const int64_t num_outputs = a.chunks.data()[4 * c + 2];
         require(start >= 0 && length > 0 && length <= num_rows && start <= config.max_context - length,
                 "chunk of " + std::to_string(length) + " tokens at " + std::to_string(start) + " in a context of " +
                     std::to_string(config.max_context));
@@ -113,10 +113,10 @@ StepInput view(const StepArrays& a) {
     const size_t num_groups = num_chunks == 0 ? 0 : a.tables.size() / num_chunks;
     int64_t row = 0;
     for (size_t c = 0; c < num_chunks; ++c) {
-        const int64_t* shape = a.chunks.data() + 3 * c;
+        const int64_t* shape = a.chunks.data() + 4 * c;
         const double* s = a.sampling.data() + 6 * c;
         const int64_t* n = a.counters.data() + 6 * c;
-        StepChunk chunk{row, shape[0], shape[1], shape[2], {}, {}, nullptr};
+        StepChunk chunk{row, shape[0], shape[1], shape[2], {}, {}, nullptr, shape[3] != 0};
         for (size_t g = 0; g < num_groups; ++g) chunk.blocks.push_back(a.tables[c * num_groups + g].data());
         chunk.sampling = {s[0], s[1], s[2], s[3], s[4], s[5], n[0], n[1], n[2], n[3], n[4],
                           static_cast<uint64_t>(n[5]), nullptr, 0, nullptr, nullptr, 0, nullptr, -1};

@@ -319,6 +319,12 @@ constexpr int f8_group(TensorType type) {
 }
 constexpr int f8_scale_bytes(TensorType type) { return has_bf16_scales(type) ? 2 : 4; }
 
+// Types that prompt rows are multiplied with in bfloat16: the low-bit ones, and what is bfloat16 itself. Of the others the
+// file has digits that bfloat16 does not.
+constexpr bool has_prefill(TensorType type) {
+    return type != TensorType::F32 && type != TensorType::F16 && !is_f8(type);
+}
+
 // Every packed type and its columns a block.
 #define TS_PACKED_TYPES(X)                                                                                    \
     X(Q4_0, 32) X(Q4_1, 32) X(Q5_0, 32) X(Q5_1, 32) X(Q8_0, 32) X(IQ4_NL, 32) X(MXFP4, 32)                    \

@@ -14,6 +14,7 @@ Kernels scalar_kernels();
 #if defined(__x86_64__)
 Kernels avx2_kernels();
 Kernels avx512_kernels();
+Kernels avx512_bf16_kernels();
 Kernels amx_kernels();
 
 namespace {
@@ -29,11 +30,13 @@ bool has_avx512() {
            __builtin_cpu_supports("avx512vnni");
 }
 
+bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
+
 // Linux hands out the tile registers on request (Documentation/arch/x86/xstate.rst).
 bool has_amx() {
 #if defined(__linux__)
     constexpr long kRequestPermission = 0x1023, kTileData = 18;
-    return has_avx512() && __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-bf16") &&
+    return has_avx512_bf16() && __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-bf16") &&
            syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 #else
     return false;
@@ -62,6 +65,7 @@ Table& table() {
 #if defined(__x86_64__)
         if (has_avx2()) t.add(avx2_kernels());
         if (has_avx512()) t.add(avx512_kernels());
+        if (has_avx512_bf16()) t.add(avx512_bf16_kernels());
         if (has_amx()) t.add(amx_kernels());
 #endif
         return t;
@@ -75,7 +79,7 @@ std::vector<std::string> available_isas() { return table().names; }
 
 void emulate_amx() {
 #if defined(__x86_64__)
-    if (has_avx512()) {
+    if (has_avx512_bf16()) {
         table().kernels.emplace("amx", amx_kernels());
         return;
     }

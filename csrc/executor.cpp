@@ -70,9 +70,10 @@ void Executor::add_normalize(int out, int x, NormIds norm, int64_t dim) {
 void Executor::add_linear(std::vector<int> outs, int x, std::vector<int> matrices, std::vector<int> biases, NormIds norm,
                           int residual, std::optional<Elementwise> gate) {
     auto tasks = tasks_of(gate ? std::vector<int>{matrices[0]} : matrices);
+    auto panels = panels_of(matrices_, matrices, gate.has_value());
     auto& ops = ops_writing(outs[0]);
     ops.emplace_back(LinearOp{std::move(outs), std::move(matrices), std::move(biases), x, norm, residual, gate,
-                              std::move(tasks)});
+                              std::move(tasks), std::move(panels)});
 }
 
 void Executor::add_rope_op(int out, int x, int head_dim, int rope) {
@@ -154,11 +155,12 @@ std::vector<const Executor::LinearOp*> Executor::linears_after(const std::vector
 void Executor::finish(int logits) {
     logits_ = logits;
     const int64_t rows = std::max(config_.max_rows, kOutputTile);
-    int64_t elements = 0, rotated = 0, heads = 1, inner = 0, outer = 0;  // most that any op needs
+    int64_t elements = 0, brains = 0, rotated = 0, heads = 1, inner = 0, outer = 0;  // most that any op needs
     bool plain = false;
     const auto reads = [&](int matrix, int64_t num_rows) {
         const int64_t cols = (at(matrices_, matrix).cols + 31) / 32 * 32;
         elements = std::max(elements, num_rows * cols);
+        brains = std::max(brains, (num_rows + kBrainRest) * brain_stride(cols));
         row_elements_ = std::max(row_elements_, (cols + 511) / 512 * 512);  // so that each part of a row is aligned
         plain |= is_float(at(matrices_, matrix).type);
     };
@@ -193,7 +195,8 @@ void Executor::finish(int logits) {
     max_states_ = ranges > 1 ? 4 * config_.num_threads * heads * ranges : 0;
     row_at_ = static_cast<size_t>(kMaxQueries * kKeyRange + 2 * kMaxQueries * state_floats_) * sizeof(float);
     const int64_t row_bytes = row_elements_ * 2 + row_elements_ / 32 * 4 + row_elements_ / 16 * 4 + (plain ? row_elements_ * 4 : 0);
-    thread_bytes_ = (row_at_ + static_cast<size_t>(row_bytes) + 63) / 64 * 64;
+    panel_at_ = (row_at_ + static_cast<size_t>(row_bytes) + 63) / 64 * 64;
+    thread_bytes_ = panel_at_ + kPrefillScratch;
 
     size_t end = 0;
     const auto reserve = [&](int64_t bytes) {
@@ -207,6 +210,7 @@ void Executor::finish(int logits) {
     scales_at_ = reserve(elements / 32 * 4);
     sums_at_ = reserve(elements / 16 * 4);
     plain_at_ = reserve(plain ? elements * 4 : 0);
+    brains_at_ = reserve(brains * 2);  // not read everywhere, but then never touched
     inner_at_ = reserve(inner * 4);
     outer_at_ = reserve(outer * 4);
     rotated_at_ = reserve(rows * rotated * 4);

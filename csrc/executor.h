@@ -34,6 +34,7 @@ struct StepChunk {
     std::vector<const int32_t*> blocks;  // block table, one a cache group
     SamplingParams sampling;
     const int32_t* targets;  // (num_outputs), or null
+    bool is_prompt;
 };
 
 struct StepInput {
@@ -144,6 +145,13 @@ class Executor {
         std::vector<LinearTask> all;
         std::vector<int64_t> first_of;  // (threads + 1): each thread's own
     };
+    struct Panel {  // groups of one of an op's matrices that prompt rows are multiplied with at a time
+        size_t matrix;
+        int64_t begin, end;
+    };
+    struct Stretch {
+        int64_t row, num_rows;
+    };
     struct LinearOp {
         std::vector<int> outs, matrices, biases;
         int x;
@@ -151,6 +159,7 @@ class Executor {
         int residual;
         std::optional<Elementwise> gate;
         LinearTasks tasks;
+        std::vector<Panel> panels;
     };
     struct RopeOp { int out, x, head_dim, rope; };
     struct AttentionOp {
@@ -163,13 +172,15 @@ class Executor {
         int plan;
     };
     struct ElementwiseOp { Elementwise kind; int out, a, b; float constant; };
-    // Pairs of a row and one of its experts, in the order of experts.
+    // Pairs of a row and one of its experts, in the order of experts; of each, those of generated rows first.
     struct ExpertsPlan {
         std::vector<int32_t> rows;  // (num_pairs): each pair's row
         std::vector<float> shares;  // (num_pairs)
         std::vector<int32_t> pairs_of_row;  // (num_rows, top_k), experts ascending
         struct Task {
-            int32_t expert, begin, end;  // pairs
+            int32_t expert;
+            bool is_prompt;
+            int32_t begin, end;  // pairs
             int64_t group_begin, group_end;
         };
         std::vector<Task> inner, outer;  // of the gates and ups, of the downs
@@ -216,6 +227,7 @@ class Executor {
         int64_t tile_begin, tile_rows;  // output rows in work
         int stage;  // this thread's cursor
         bool decodes;  // every chunk is one row
+        std::vector<Stretch> parts;  // of prompt rows, in the linear in work
         Ahead ahead;
     };
 
@@ -225,6 +237,12 @@ class Executor {
     void run(const EmbedOp& op, Work& work);
     void run(const NormalizeOp& op, Work& work);
     void run(const LinearOp& op, Work& work);
+    void run_prompts(const LinearOp& op, Work& work);
+    void make_prompts_ready(const LinearOp& op, int64_t begin, int64_t end) const;
+    void split_prompts(int64_t panels, std::vector<Stretch>& parts) const;
+    LinearArgs args_of(const LinearOp& op, size_t matrix, QuantRows quant, const float* plain) const;
+    static LinearArgs of_rows(LinearArgs a, Stretch rows);
+    static std::vector<Panel> panels_of(const std::vector<PackedMatrix>& matrices, const std::vector<int>& ids, bool gated);
     void run(const RopeOp& op, Work& work);
     void run(const AttentionOp& op, Work& work);
     void run(const ElementwiseOp& op, Work& work);
@@ -235,10 +253,11 @@ class Executor {
     template <class Copy>
     void for_layers(int group, int64_t block, Copy&& copy) const;
     void prepare(const StepInput& input);
-    void route(const ExpertsSpec& spec, int64_t num_rows, ExpertsPlan& plan) const;
+    void route(const ExpertsSpec& spec, int64_t num_rows, const uint8_t* is_prompt, ExpertsPlan& plan) const;
     std::vector<ExpertsPlan::Task> expert_tasks(const std::vector<int>& matrices, const std::vector<int32_t>& ends) const;
-    void run_expert(const ExpertsSpec& spec, const ExpertsPlan::Task& task, bool inner) const;
-    void quantize_pair(const float* x, int64_t pair, std::initializer_list<int> readers) const;
+    void run_expert(const ExpertsSpec& spec, const ExpertsPlan::Task& task, bool inner, int thread) const;
+    bool have_prefill(std::initializer_list<int> matrices) const;
+    void make_pair_ready(const float* x, int64_t pair, bool is_prompt, std::initializer_list<int> readers) const;
     std::vector<Op>& ops_writing(int value) { return at(values_, value).of_outputs ? output_ops_ : token_ops_; }
     void plan_attention(const StepInput& input, AttentionPlan& plan) const;
     int64_t first_key(const AttentionOp& op, int64_t position) const;
@@ -271,6 +290,7 @@ class Executor {
     float* value(int id) const;
     int64_t rows_of(int id, const Work& work) const;
     QuantRows quant_rows(int64_t cols, int64_t row = 0) const;
+    BrainRows brain_rows(int64_t cols) const { return {scratch_.as<uint16_t>(brains_at_), brain_stride(cols)}; }
     QuantRows row_of(int thread, int64_t cols) const;
     float* plain_row_of(int thread) const;
     uint8_t* scratch_of(int thread) const { return scratch_.as(thread_at_ + static_cast<size_t>(thread) * thread_bytes_); }
@@ -300,14 +320,16 @@ class Executor {
     // Arena and scratch, allocated once by finish().
     PageBuffer arena_, scratch_;
     int64_t token_dims_ = 0, output_dims_ = 0;
-    size_t quads_at_ = 0, scales_at_ = 0, sums_at_ = 0, plain_at_ = 0, rotated_at_ = 0, states_at_ = 0, thread_at_ = 0;
+    size_t quads_at_ = 0, scales_at_ = 0, sums_at_ = 0, plain_at_ = 0, brains_at_ = 0, rotated_at_ = 0, states_at_ = 0, thread_at_ = 0;
     size_t inner_at_ = 0, outer_at_ = 0;  // of experts: (num_pairs, ffn_dim), (num_pairs, dim)
-    size_t thread_bytes_ = 0, row_at_ = 0;  // of a thread's scratch; in it, a row of its own for linears
+    size_t thread_bytes_ = 0, row_at_ = 0, panel_at_ = 0;  // of a thread's scratch; in it, a row of its own for linears
     int64_t row_elements_ = 0;
     int64_t max_states_ = 0, state_floats_ = 0;
 
     // Of the step in work.
     std::vector<int64_t> positions_;  // (num_rows)
+    std::vector<Stretch> prompts_, generated_;  // rows by phase; all are generated where phases are computed alike
+    std::vector<uint8_t> is_prompt_;  // (num_rows), of prompts_
     std::vector<int> chunk_of_row_;
     std::vector<int64_t> output_rows_;  // row of each output
     std::vector<int> chunk_of_output_;

@@ -45,11 +45,18 @@ const float* Executor::rope_sin(const RopeTable& table, int64_t row) const {
 
 void Executor::prepare(const StepInput& input) {
     positions_.clear();
+    prompts_.clear();
+    generated_.clear();
+    is_prompt_.clear();
     chunk_of_row_.clear();
     output_rows_.clear();
     chunk_of_output_.clear();
     for (size_t c = 0; c < input.chunks.size(); ++c) {
         const StepChunk& chunk = input.chunks[c];
+        auto& stretches = chunk.is_prompt && kernels_.linear_prefill ? prompts_ : generated_;
+        if (stretches.empty() || stretches.back().row + stretches.back().num_rows < chunk.row) stretches.push_back({chunk.row, 0});
+        stretches.back().num_rows += chunk.length;
+        is_prompt_.resize(is_prompt_.size() + static_cast<size_t>(chunk.length), &stretches == &prompts_);
         for (int64_t i = 0; i < chunk.length; ++i) {
             positions_.push_back(chunk.start + i);
             chunk_of_row_.push_back(static_cast<int>(c));
@@ -81,7 +88,7 @@ void Executor::step(const StepInput& input, const StepOutput& output, int value)
 
 void Executor::run_thread(int thread, const StepInput& input, const StepOutput& output, int value) {
     const bool decodes = input.num_rows == static_cast<int64_t>(input.chunks.size());
-    Work work{&input, &output, value, thread, 0, 0, 0, decodes, {}};
+    Work work{&input, &output, value, thread, 0, 0, 0, decodes, {}, {}};
     for_rows(work, input.num_rows, [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) fill_rope_tables(row);
     });
@@ -143,7 +150,23 @@ void Executor::run(const NormalizeOp& op, Work& work) {
     });
 }
 
+LinearArgs Executor::args_of(const LinearOp& op, size_t matrix, QuantRows quant, const float* plain) const {
+    LinearArgs a{};
+    a.matrix = &at(matrices_, op.matrices[matrix]);
+    a.up = op.gate ? &at(matrices_, op.matrices[1]) : nullptr;
+    a.gate = op.gate.value_or(Elementwise::Add);
+    a.quant = quant;
+    a.plain = plain;
+    a.bias = vector(op.biases[matrix]);
+    a.out_stride = at(values_, op.outs[matrix]).dim;
+    a.residual = op.residual < 0 ? nullptr : value(op.residual);
+    a.residual_stride = a.out_stride;
+    a.out = value(op.outs[matrix]);
+    return a;
+}
+
 void Executor::run(const LinearOp& op, Work& work) {
+    if (!prompts_.empty() && !op.panels.empty() && !at(values_, op.x).of_outputs) return run_prompts(op, work);
     const int64_t rows = rows_of(op.x, work), cols = at(values_, op.x).dim;
     bool plain = false, quantized = false;
     for (int id : op.matrices) {
@@ -163,17 +186,7 @@ void Executor::run(const LinearOp& op, Work& work) {
         if (!ready) make_ready(0, 1);  // not before a task is taken: after the last of them x may be written anew
         ready = true;
         const auto [i, begin, end] = op.tasks.all[static_cast<size_t>(task)];
-        LinearArgs a{};
-        a.matrix = &at(matrices_, op.matrices[i]);
-        a.up = op.gate ? &at(matrices_, op.matrices[1]) : nullptr;
-        a.gate = op.gate.value_or(Elementwise::Add);
-        a.quant = quant;
-        a.plain = floats;
-        a.bias = vector(op.biases[i]);
-        a.out_stride = at(values_, op.outs[i]).dim;
-        a.residual = op.residual < 0 ? nullptr : value(op.residual);
-        a.residual_stride = a.out_stride;
-        a.out = value(op.outs[i]);
+        LinearArgs a = args_of(op, i, quant, floats);
         a.num_rows = rows;
         a.group_begin = begin;
         a.group_end = end;

@@ -24,6 +24,15 @@ struct QuantRows {
     int64_t cols;
 };
 
+// Activations in bfloat16, for prompt rows where an instruction set multiplies those. Rows end in zeros up to whole 32
+// columns, and `kBrainRest` rows that anything may be in follow the last one.
+struct BrainRows {
+    uint16_t* values;  // (rows, stride)
+    int64_t stride;
+};
+constexpr int64_t kBrainRest = 32;
+constexpr int64_t brain_stride(int64_t cols) { return ((cols + 31) / 32 | 1) * 32; }  // odd lines: rows differ in cache sets
+
 struct PackedMatrix {
     TensorType type;
     int64_t rows, cols;
@@ -57,12 +66,29 @@ struct QuantizeArgs {
     int64_t row_begin, row_end;
 };
 
+// Reads x, optionally normalises it, and rounds it to bfloat16.
+struct RoundArgs {
+    const float* x;  // (rows, cols) at x_stride
+    int64_t x_stride, cols;
+    NormSpec norm;
+    BrainRows out;
+    int64_t row_begin, row_end;
+};
+
+// Prompt rows at most in one call of linear_prefill, and the bytes that it works in.
+constexpr int64_t kPrefillRows = 512;
+constexpr int kPrefillGroups = 4;  // groups of matrix rows worked on together
+constexpr int kPrefillColumns = 512;
+constexpr size_t kPrefillScratch = kPrefillGroups * kLanes * (sizeof(float) * (kPrefillRows + kBrainRest) + 2 * kPrefillColumns);
+
 // out = x @ matrix.T + bias + residual; with `up`, out = gate(x @ matrix.T + bias, x @ up.T + up_bias).
 struct LinearArgs {
     const PackedMatrix* matrix;
     const PackedMatrix* up;  // null without gate
     QuantRows quant;
     const float* plain;  // (num_rows, cols), read by F32 matrices
+    BrainRows brain;  // read by linear_prefill, as is
+    uint8_t* scratch;  // (kPrefillScratch)
     Elementwise gate;
     const float* bias;  // (rows), or null
     const float* up_bias;
@@ -148,6 +174,10 @@ struct Kernels {
     const char* name;
     void (*quantize_rows)(const QuantizeArgs&);
     void (*linear)(const LinearArgs&);
+    // As linear, of prompt rows and of types that `has_prefill`: in bfloat16. Null where the instruction set lacks it, and
+    // then so is round_rows.
+    void (*linear_prefill)(const LinearArgs&);
+    void (*round_rows)(const RoundArgs&);
     void (*unpack_row)(const PackedMatrix&, int64_t row, float* out);  // (cols), the file's exact values
     void (*normalize)(const NormalizeArgs&);
     void (*rope)(const RopeArgs&);

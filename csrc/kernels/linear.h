@@ -155,22 +155,6 @@ static bool multiply_two(const PackedMatrix& m, const uint8_t* const* data, cons
     }
 }
 
-TS_INLINE void store_tile(const LinearArgs& a, int64_t group, int64_t row, int t_count, const float* acc, const float* up) {
-    const int64_t column = group * kLanes;
-    const int n = static_cast<int>(a.matrix->rows - column);
-    for (int t = 0; t < t_count; ++t) {
-        F32x16 y = f_load(acc + 16 * t);
-        if (a.bias) y = f_add(y, f_load_n(a.bias + column, n));
-        if (up) {
-            F32x16 z = f_load(up + 16 * t);
-            if (a.up_bias) z = f_add(z, f_load_n(a.up_bias + column, n));
-            y = f_gate(a.gate, y, z);
-        }
-        if (a.residual) y = f_add(f_load_n(a.residual + (row + t) * a.residual_stride + column, n), y);
-        f_store_n(a.out + (row + t) * a.out_stride + column, y, n);
-    }
-}
-
 template <int T>
 static void linear_tile(const LinearArgs& a, int64_t group, int64_t row) {
     alignas(64) float acc[16 * T], up[16 * T];

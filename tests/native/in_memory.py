@@ -144,10 +144,16 @@ def native(
     return executor
 
 
+ROUNDING = ("avx512_bf16", "amx")  # instruction sets that multiply prompt rows in bfloat16
+
+
 def chunk(
     token_ids: npt.ArrayLike, start: int = 0, num_outputs: int | None = None, **fields: Any
 ) -> tuple[npt.NDArray[np.int32], int, int, dict[str, Any]]:
-    """What `run` makes a BatchChunk of; every row gives an output unless said otherwise."""
+    """What `run` makes a BatchChunk of; every row is a generated one and gives an output unless said otherwise.
+
+    Generated rows have the same bits on every instruction set; prompt rows have on those that are not ROUNDING.
+    """
     ids = np.asarray(token_ids, np.int32)
     return ids, start, len(ids) if num_outputs is None else num_outputs, fields
 
@@ -157,7 +163,7 @@ def batch_of(executor: NativeExecutor, *chunks: Any) -> Batch:
     tables = tuple(np.arange(count, dtype=np.int32) for count in executor.num_blocks)
     made = []
     for ids, start, num_outputs, fields in chunks:
-        phase = fields.pop("phase", Phase.PREFILL)
+        phase = fields.pop("phase", Phase.DECODE)
         block_ids = fields.pop("block_ids", tables)
         made.append(BatchChunk(ids, start, phase, block_ids, num_outputs, **fields))
     return Batch(tuple(made))

@@ -12,7 +12,7 @@ from twostroke.native import _core
 # AVX and what came after it, by the prefix of its mnemonics; and BMI.
 BMI = "andn|bextr|bls[a-z]+|bzhi|mulx|pdep|pext|rorx|s[ah][lr]x"
 BEYOND = re.compile(rf" *[0-9a-f]+:\t(?:v(?!err|erw|mcall)|(?:{BMI})\b)")
-KERNELS = re.compile(r"\b(?:avx2|avx512|amx)(?:::|_kernels\b)")
+KERNELS = re.compile(r"\b(?:avx2|avx512|avx512_bf16|amx)(?:::|_kernels\b)")
 
 
 @pytest.mark.skipif(

@@ -14,7 +14,7 @@ from twostroke.weights.aliases import DEFAULT_MODEL
 KV_NAMES = ("f16", "bf16", "f32", "q8_0")
 FILE_TYPES = ("q4_0", "q4_k", "q5_k", "q6_k", "q8_0", "bf16", "f16")
 WEIGHT_NAMES = (*FILE_TYPES, "f32")
-ISA_NAMES = ("scalar", "avx2", "avx512", "amx")
+ISA_NAMES = ("scalar", "avx2", "avx512", "avx512_bf16", "amx")
 
 
 def _option(default: Any, text: str, choices: tuple[str, ...] = ()) -> Any:

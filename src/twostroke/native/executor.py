@@ -17,6 +17,7 @@ from twostroke.native.batch import Batch, BatchChunk, ByteArray, FloatArray, Ste
 from twostroke.native.lower import Lowering, sampled_output
 from twostroke.program.cost import CostModel, Storage
 from twostroke.program.passes import fuse
+from twostroke.program.phase import Phase
 from twostroke.program.program import Program
 from twostroke.weights.source import WeightSource
 
@@ -135,7 +136,7 @@ class NativeExecutor:
             raise ValueError(f"a step needs chunks, each with {len(self.num_blocks)} block tables")
         arrays = self._core.lay_out(
             np.concatenate([chunk.token_ids for chunk in chunks]) if len(chunks) > 1 else chunks[0].token_ids,
-            np.array([(c.start, len(c.token_ids), c.num_outputs) for c in chunks], dtype=np.int64),
+            np.array([_shape_row(chunk) for chunk in chunks], dtype=np.int64),
             [ids for chunk in chunks for ids in chunk.block_ids],
             [chunk.targets for chunk in chunks],
             [chunk.history if chunk.sampling.has_penalties else None for chunk in chunks],
@@ -180,6 +181,10 @@ def _start_core(isa: str, config: ExecutorConfig) -> _core.Executor:
         )
     except RuntimeError as error:
         raise ConfigError(f"threads: the system does not start {config.num_threads}: {error}") from None
+
+
+def _shape_row(chunk: BatchChunk) -> tuple[int, ...]:
+    return (chunk.start, len(chunk.token_ids), chunk.num_outputs, chunk.phase is Phase.PREFILL)
 
 
 def _sampling_row(chunk: BatchChunk) -> tuple[float, ...]:

@@ -19,6 +19,7 @@ from twostroke.weights.tensor_types import TensorType
 # As in csrc: rows of a packed group, output rows at once, keys of an attention range, query rows attended together,
 # floats before an attention state, what each part of scratch is rounded up to, and columns of a row of one thread.
 _LANES, _OUTPUT_TILE, _KEY_RANGE, _QUERIES, _STATE_HEADER, _ALIGN, _ROW = 16, 32, 256, 8, 16, 64, 512
+_PREFILL_ROWS, _PREFILL_GROUPS, _PREFILL_COLUMNS, _BRAIN_REST = 512, 4, 512, 32  # of the bfloat16 kernels of prompts
 _KV_GROUP = 32  # elements of an 8-bit key or value that share a scale
 _PLAIN = (TensorType.F32, TensorType.F16, TensorType.BF16)
 
@@ -104,20 +105,22 @@ def _packed_bytes(matrix: Weight, source: WeightTypes) -> int:
 
 
 def _linear_scratch(program: Program, source: WeightTypes, rows: int) -> Iterator[int]:
-    """Inputs of linears in 16 bits with scales and sums, as floats where a matrix is of floats, and experts' halves."""
-    elements = inner = outer = 0
+    """Inputs of linears in 16 bits with scales and sums, as floats where a matrix is of floats, and in bfloat16; and
+    experts' halves."""
+    elements = brains = inner = outer = 0
     has_plain = False
     for op in program.ops:
         if isinstance(op, ops.Linear | ops.Experts):
             pairs = rows * op.routed.top_k if isinstance(op, ops.Experts) else rows
             for matrix in op.matrices:
                 elements = max(elements, pairs * _up(matrix.shape[-1], 32))
+                brains = max(brains, (pairs + _BRAIN_REST) * ((matrix.shape[-1] + 31) // 32 | 1) * 32)
                 has_plain |= source.info(matrix.name).type in _PLAIN
         if isinstance(op, ops.Experts):
             gate, _, down = op.matrices
             inner, outer = max(inner, pairs * gate.shape[1]), max(outer, pairs * down.shape[1])
     yield from (2 * elements, elements // 32 * 4, elements // 16 * 4, 4 * elements if has_plain else 0)
-    yield from (4 * inner, 4 * outer)
+    yield from (2 * brains, 4 * inner, 4 * outer)
 
 
 def _attention_scratch(program: Program, rows: int, num_threads: int, max_context: int) -> Iterator[int]:
@@ -135,13 +138,16 @@ def _attention_scratch(program: Program, rows: int, num_threads: int, max_contex
 
 
 def _thread_scratch(program: Program, source: WeightTypes) -> int:
-    """Scores and states of the queries attended together; and one row for linears, in 16 bits and as floats."""
+    """Scores and states of the queries attended together; one row for linears, in 16 bits and as floats; and a panel of
+    weights in bfloat16 with the sums of the rows that it is multiplied by."""
     attentions = [op for op in program.ops if isinstance(op, ops.Attention)]
     state = max((_STATE_HEADER + _up(op.cache.head_dim, _LANES) for op in attentions), default=0)
     matrices = [m for op in program.ops if isinstance(op, ops.Linear | ops.Experts) for m in op.matrices]
     row = max((_up(matrix.shape[-1], _ROW) for matrix in matrices), default=0)
     has_plain = any(source.info(matrix.name).type in _PLAIN for matrix in matrices)
-    return 4 * _QUERIES * (_KEY_RANGE + 2 * state) + 2 * row + row // 32 * 4 + row // 16 * 4 + 4 * row * has_plain
+    linears = 4 * _QUERIES * (_KEY_RANGE + 2 * state) + 2 * row + row // 32 * 4 + row // 16 * 4 + 4 * row * has_plain
+    panel = _PREFILL_GROUPS * _LANES * (4 * (_PREFILL_ROWS + _BRAIN_REST) + 2 * _PREFILL_COLUMNS)
+    return _up(linears, _ALIGN) + panel
 
 
 def _block_bytes(caches: tuple[Cache, ...], bits: float) -> int:

@@ -6,7 +6,7 @@
 from pathlib import Path
 
 import pytest
-from tests.native import test_linear
+from tests.native import test_linear, test_prefill
 from tests.native.amx.tile_unit import HAS_TILES, TileUnit
 from tests.tiny import write_tiny_gguf
 
@@ -22,13 +22,32 @@ def test_linears(amx: str, kind: str) -> None:
     test_linear.test_linear(TensorType[kind], 37, 4, amx)
 
 
-def test_a_model(amx: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [*KINDS, "Q2_K", "IQ2_XS", "G4_128_F16"])
+def test_prompt_rows(amx: str, kind: str) -> None:
+    test_prefill.check_linear(TensorType[kind], 37, 2 * max(32, TensorType[kind].block_size), amx)
+
+
+def test_prompt_rows_of_several_panels_and_calls(amx: str) -> None:
+    test_prefill.check_linear(TensorType.Q4_K, 70, 1280, amx)
+    test_prefill.check_linear(TensorType.BF16, 16, 7, amx)
+    test_prefill.check_rows(amx, 600)
+
+
+def test_steps_of_both_phases(amx: str) -> None:
+    test_prefill.test_a_step_of_both_phases(amx)
+    test_prefill.check_gated(amx, (TensorType.Q4_K, TensorType.Q6_K))
+    test_prefill.check_experts(amx, test_prefill.Q8)
+
+
+def test_a_model(amx: str, tile_unit: TileUnit, tmp_path: Path) -> None:
     path = write_tiny_gguf(tmp_path / "tiny.gguf", types="Q4_K", dim=256)
-    scores = []
+    before, scores = tile_unit.counts, []
     for isa in ("scalar", amx):
         with LLM(path, threads=2, isa=isa) as llm:
             scores.append(llm.score("the rain in the night " * 9).logprobs)
-    assert scores[1] == pytest.approx(scores[0], abs=0.01)
+    assert scores[1] == pytest.approx(scores[0], abs=0.5)
+    assert scores[1] != scores[0]
+    assert HAS_TILES or (tile_unit.counts - before)["tdpbf16ps"] > 1000
 
 
 def test_the_probe(amx: str, tile_unit: TileUnit) -> None:
