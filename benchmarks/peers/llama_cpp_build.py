@@ -15,7 +15,7 @@ import click
 from .command import output_of, run_logged
 
 PACKAGE = "llama-cpp-python==0.3.36"
-TOOLS = ("llama-bench", "llama-batched-bench", "llama-server")
+TOOLS = ("llama-bench", "llama-batched-bench", "llama-server", "llama-cli", "llama-completion")
 # Flags of each level beyond SSE, and the CPU flag in /proc/cpuinfo without which it is left out.
 _AVX2 = {"SSE42": "sse4_2", "AVX": "avx", "AVX2": "avx2", "FMA": "fma", "F16C": "f16c", "BMI2": "bmi2"}
 _AVX512 = {
@@ -35,25 +35,27 @@ def llama_cpp_binaries(folder: Path, isa: str | None) -> Path:
     if not all((build / "bin" / tool).exists() for tool in TOOLS):
         source = _fetch(folder / name) / "vendor" / "llama.cpp"
         click.echo(f"llama.cpp: building in {build}; takes some minutes once", err=True)
-        log, jobs = folder / name / f"build-{isa or 'native'}.log", str(os.cpu_count() or 1)
+        log, jobs = folder / name / f"build-{isa or 'native'}.log", str(len(os.sched_getaffinity(0)))
         run_logged(["cmake", "-S", source, "-B", build, *flags(isa, _cpu_flags())], log)
         run_logged(["cmake", "--build", build, "-j", jobs, "--target", *TOOLS], log)
     return build / "bin"
 
 
 def _fetch(folder: Path) -> Path:
-    """The unpacked source package."""
-    found = [path for path in folder.glob("llama_cpp_python-*") if path.is_dir()]
-    if not found:
+    """The unpacked source package. It has its place only once it is whole."""
+    source = folder / "source"
+    if not source.is_dir():
         click.echo(f"llama.cpp: fetching the source of {PACKAGE} into {folder}", err=True)
-        pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", ":all:", "--dest", folder, PACKAGE]
-        run_logged(pip, folder / "fetch.log")
-        (archive,) = folder.glob("llama_cpp_python-*.tar.gz")
+        shutil.rmtree(unfinished := folder / "unfinished", ignore_errors=True)
+        pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", ":all:", "--dest", unfinished]
+        run_logged([*pip, PACKAGE], folder / "fetch.log")
+        (archive,) = unfinished.glob("*.tar.gz")
         with tarfile.open(archive) as file:
-            file.extractall(folder, filter="data")
-        archive.unlink()
-        found = [path for path in folder.glob("llama_cpp_python-*") if path.is_dir()]
-    return found[0]
+            file.extractall(unfinished, filter="data")
+        (unpacked,) = (path for path in unfinished.iterdir() if path.is_dir())
+        unpacked.rename(source)
+        shutil.rmtree(unfinished)
+    return source
 
 
 def flags(isa: str | None, cpu_flags: set[str]) -> list[str]:

@@ -5,6 +5,7 @@ weights in groups of 64, its own best. So its model is not the same to the bit, 
 """
 
 import json
+import shutil
 import venv
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,8 @@ import click
 from .command import output_of, run_logged
 from .question import Question
 
-PACKAGES = ("torch==2.13.0", "optimum-intel[openvino]", "openvino-genai", "gguf", "accelerate")
+# Versions that work together.
+PACKAGES = ("torch==2.13.0", "optimum-intel==2.2.0", "openvino-genai==2026.4.1.0", "gguf==0.19.0", "accelerate==1.15.0")
 _HERE = Path(__file__).parent
 RUN, DEQUANTIZE = _HERE / "openvino_run.py", _HERE / "openvino_dequantize.py"
 
@@ -30,7 +32,7 @@ class OpenVINO:
     def rate(self, model: Path, question: Question) -> float:
         exported = self.folder / model.stem
         lengths = [question.prompt_tokens, question.gen_tokens, question.batch, self.threads]
-        said = output_of([self.folder / "venv/bin/python", RUN, exported, *map(str, lengths)])
+        said = output_of([self.folder / "venv/bin/python", "-P", RUN, exported, *map(str, lengths)])
         return float(json.loads(said.splitlines()[-1])["tok_s"])
 
     def prepare(self, model: Path) -> None:
@@ -41,12 +43,15 @@ class OpenVINO:
             click.echo(f"openvino: making its environment in {self.folder}; takes some minutes once", err=True)
             venv.create(self.folder / "venv", with_pip=True)
             run_logged([python, "-m", "pip", "install", *PACKAGES], log)
+            # Only images need torchvision; where its build is not for torch's, nothing can be imported beside it.
+            run_logged([python, "-m", "pip", "uninstall", "--yes", "torchvision"], log)
             done.touch()
         exported = self.folder / model.stem
         if not (exported / "openvino_model.xml").exists():
             click.echo(f"openvino: exporting {model.name} with 4-bit weights; takes some minutes once", err=True)
             plain = self.folder / f"{model.stem}-f32"
-            run_logged([python, DEQUANTIZE, model, plain], log)
+            run_logged([python, "-P", DEQUANTIZE, model, plain], log)
             export = ["export", "openvino", "--model", plain, "--task", "text-generation-with-past"]
             export += ["--weight-format", "int4", "--group-size", "64", exported]
             run_logged([self.folder / "venv/bin/optimum-cli", *export], log)
+            shutil.rmtree(plain)

@@ -7,16 +7,13 @@ import sys
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 
 def main() -> None:
     model, folder = Path(sys.argv[1]), Path(sys.argv[2])
     source = {"pretrained_model_name_or_path": str(model.parent), "gguf_file": model.name}
-    loaded = AutoModelForCausalLM.from_pretrained(
-        **source, quantization_config=GgufConfig(dequantize=True), dtype=torch.float32
-    )
-    loaded.save_pretrained(folder)
+    AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32).save_pretrained(folder)
     AutoTokenizer.from_pretrained(**source).save_pretrained(folder)
 
 
