@@ -241,7 +241,6 @@ class Executor {
     void make_prompts_ready(const LinearOp& op, int64_t begin, int64_t end) const;
     void split_prompts(int64_t panels, std::vector<Stretch>& parts) const;
     LinearArgs args_of(const LinearOp& op, size_t matrix, QuantRows quant, const float* plain) const;
-    static LinearArgs of_rows(LinearArgs a, Stretch rows);
     static std::vector<Panel> panels_of(const std::vector<PackedMatrix>& matrices, const std::vector<int>& ids, bool gated);
     void run(const RopeOp& op, Work& work);
     void run(const AttentionOp& op, Work& work);

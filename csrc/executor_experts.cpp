@@ -112,7 +112,7 @@ void Executor::run_expert(const ExpertsSpec& spec, const ExpertsPlan::Task& task
     const bool in_brains = task.is_prompt && (inner ? have_prefill({spec.gates[0], spec.ups[0]}) : have_prefill({spec.downs[0]}));
     const int64_t most = in_brains ? kPrefillRows : task.end - task.begin;
     for (int64_t begin = task.begin; begin < task.end; begin += most)
-        (in_brains ? kernels_.linear_prefill : kernels_.linear)(of_rows(a, {begin, std::min<int64_t>(most, task.end - begin)}));
+        (in_brains ? kernels_.linear_prefill : kernels_.linear)(of_rows(a, begin, std::min<int64_t>(most, task.end - begin)));
 }
 
 void Executor::run(const ExpertsOp& op, Work& work) {

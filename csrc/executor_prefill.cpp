@@ -59,22 +59,6 @@ void Executor::make_prompts_ready(const LinearOp& op, int64_t begin, int64_t end
     }
 }
 
-// The arguments for some of the rows alone.
-LinearArgs Executor::of_rows(LinearArgs a, Stretch rows) {
-    const int64_t cols = a.matrix->cols;
-    if (a.quant.quads) {
-        a.quant.quads += rows.row * cols * 2;
-        a.quant.scales += rows.row * cols / 32;
-        a.quant.sums += rows.row * cols / 16;
-    }
-    if (a.plain) a.plain += rows.row * cols;
-    if (a.brain.values) a.brain.values += rows.row * a.brain.stride;
-    if (a.residual) a.residual += rows.row * a.residual_stride;
-    a.out += rows.row * a.out_stride;
-    a.num_rows = rows.num_rows;
-    return a;
-}
-
 void Executor::run_prompts(const LinearOp& op, Work& work) {
     const int64_t cols = at(values_, op.x).dim;
     for_rows(work, work.input->num_rows, [&](int64_t begin, int64_t end) { make_prompts_ready(op, begin, end); });
@@ -88,8 +72,9 @@ void Executor::run_prompts(const LinearOp& op, Work& work) {
         a.group_begin = panel.begin;
         a.group_end = panel.end;
         if (task % num_parts == 0)
-            for (const Stretch& s : generated_) kernels_.linear(of_rows(a, s));
-        (has_prefill(a.matrix->type) ? kernels_.linear_prefill : kernels_.linear)(of_rows(a, work.parts[static_cast<size_t>(task % num_parts)]));
+            for (const Stretch& s : generated_) kernels_.linear(of_rows(a, s.row, s.num_rows));
+        const Stretch& part = work.parts[static_cast<size_t>(task % num_parts)];
+        (has_prefill(a.matrix->type) ? kernels_.linear_prefill : kernels_.linear)(of_rows(a, part.row, part.num_rows));
     };
     threads_.stage(work.stage, static_cast<int64_t>(op.panels.size()) * num_parts, multiply, work.ahead);
 }

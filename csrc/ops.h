@@ -99,6 +99,22 @@ struct LinearArgs {
     int64_t group_begin, group_end;  // groups of 16 matrix rows
 };
 
+// The arguments for some of the rows alone.
+static inline LinearArgs of_rows(LinearArgs a, int64_t row, int64_t num_rows) {
+    const int64_t cols = a.matrix->cols;
+    if (a.quant.quads) {
+        a.quant.quads += row * cols * 2;
+        a.quant.scales += row * cols / 32;
+        a.quant.sums += row * cols / 16;
+    }
+    if (a.plain) a.plain += row * cols;
+    if (a.brain.values) a.brain.values += row * a.brain.stride;
+    if (a.residual) a.residual += row * a.residual_stride;
+    a.out += row * a.out_stride;
+    a.num_rows = num_rows;
+    return a;
+}
+
 struct NormalizeArgs {
     const float* x;
     float* out;  // (rows, dim), as x

@@ -1,4 +1,4 @@
-// The kernels of prompt rows compiled for amx; the others are those of avx512. Nothing here may include a header with
+// The kernels compiled for amx: of prompt rows, and linears of many generated rows; the others are those of avx512. Nothing here may include a header with
 // inline code shared between instruction sets.
 #define TS_ISA amx
 #include "../ops.h"
@@ -8,6 +8,7 @@
 #include "../kernels/moments.h"
 #include "../kernels/panels.h"
 #include "../kernels/codebooks.h"
+#include "../kernels/weigh.h"
 #include "../kernels/linear_output.h"
 #include "../kernels/panel.h"
 
@@ -21,12 +22,15 @@ struct alignas(64) TileConfig {
 };
 static const TileConfig kTileConfig;  // static: GCC 12 drops stores to one on the stack
 
+// Loads of tiles do not say what memory they read: what was stored must be there.
+TS_INLINE void finish_stores() { asm volatile("" ::: "memory"); }
 TS_INLINE void begin_panels() { _tile_loadconfig(&kTileConfig); }
 TS_INLINE void end_panels() { _tile_release(); }
 
 // 16 rows, or 32, times one group or two. Tiles 0 to 3 are sums, 4 and 5 rows (16, 32), 6 and 7 weights (32, 16).
 template <bool more_rows, bool more_groups>
 static void multiply_tiles(const PanelArgs& a, int slot, int64_t row) {
+    finish_stores();
     float* sums = a.sums + slot * kSlotSums + row * kLanes;
     float *const other = sums + kSlotSums, *const below = sums + 16 * kLanes, *const last = other + 16 * kLanes;
     if (a.is_first) {
@@ -61,6 +65,7 @@ static void multiply_tiles(const PanelArgs& a, int slot, int64_t row) {
     if (more_groups) _tile_stored(1, other, 64);
     if (more_rows) _tile_stored(2, below, 64);
     if (more_rows && more_groups) _tile_stored(3, last, 64);
+    finish_stores();
 }
 
 template <bool more_groups>
@@ -75,6 +80,34 @@ static void multiply_panel(const PanelArgs& a) {
     int slot = 0;
     for (; slot + 1 < a.num_slots; slot += 2) multiply_groups<true>(a, slot);
     if (slot < a.num_slots) multiply_groups<false>(a, slot);
+}
+
+// Signed bytes of 16 activation rows (16, 64) at `stride` times weights: high, low (16, 16). `which`: of two sets of tiles.
+template <int which>
+TS_INLINE void multiply_bytes(const uint8_t* x, int64_t stride, const uint8_t* weights, int32_t* high, int32_t* low) {
+    finish_stores();
+    if constexpr (which == 0) {
+        _tile_loadd(4, x, stride);
+        _tile_loadd(6, weights + 64, 64);
+        _tile_loadd(7, weights, 64);
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_dpbsud(0, 4, 6);
+        _tile_dpbsud(1, 4, 7);
+        _tile_stored(0, high, 64);
+        _tile_stored(1, low, 64);
+    } else {
+        _tile_loadd(5, x, stride);
+        _tile_loadd(6, weights + 64, 64);
+        _tile_loadd(7, weights, 64);
+        _tile_zero(2);
+        _tile_zero(3);
+        _tile_dpbsud(2, 5, 6);
+        _tile_dpbsud(3, 5, 7);
+        _tile_stored(2, high, 64);
+        _tile_stored(3, low, 64);
+    }
+    finish_stores();
 }
 
 // bf16 tiles from registers: 4 sums, each 16 x 16 of 32-long dot products.
@@ -103,13 +136,26 @@ static double probe_tiles(int64_t rounds, float* sink) {
 }  // namespace twostroke
 
 #include "../kernels/linear_prefill.h"
+#include "../kernels/linear_tiles.h"
 
 namespace twostroke {
 Kernels avx512_kernels();
 
+namespace amx {
+
+// What no tile is filled with, avx512 does.
+static void linear(const LinearArgs& a) {
+    static const auto linear_rest = avx512_kernels().linear;
+    const int64_t done = linear_tiles(a);
+    if (done < a.num_rows) linear_rest(of_rows(a, done, a.num_rows - done));
+}
+
+}  // namespace amx
+
 Kernels amx_kernels() {
     Kernels k = avx512_kernels();
     k.name = "amx";
+    k.linear = amx::linear;
     k.linear_prefill = amx::linear_prefill;
     k.round_rows = amx::round_rows;
     k.probe_16bit = amx::probe_tiles;

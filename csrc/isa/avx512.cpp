@@ -8,6 +8,7 @@
 #include "../kernels/panels.h"
 #include "../kernels/codebooks.h"
 #include "../kernels/linear_output.h"
+#include "../kernels/weigh.h"
 #include "../kernels/linear.h"
 #include "../kernels/attention.h"
 #include "../kernels/quantize.h"

@@ -6,42 +6,6 @@
 namespace twostroke {
 namespace TS_ISA {
 
-// Activation rows `row` .. `row + T`, at 32-column block `block`.
-struct Tile {
-    const QuantRows* x;
-    int64_t row;
-
-    TS_METHOD const uint8_t* quads(int t, int64_t block) const { return x->quads + ((row + t) * x->cols + block * 32) * 2; }
-    TS_METHOD float scale(int t, int64_t block) const { return x->scales[((row + t) * x->cols) / 32 + block]; }
-    TS_METHOD int32_t sum16(int t, int64_t half_block) const { return x->sums[((row + t) * x->cols) / 16 + half_block]; }
-    TS_METHOD int32_t sum32(int t, int64_t block) const { return sum16(t, 2 * block) + sum16(t, 2 * block + 1); }
-};
-
-// Sums of weight * q over 32 columns, of which the dot products of quads and q are given: one, or one for each half.
-template <class P>
-TS_INLINE F32x16 weigh(const Columns& c, const I32x16* dots, Tile x, int t, int64_t block) {
-    if constexpr (P::kHalves) {
-        const int32_t sum0 = x.sum16(t, 2 * block), sum1 = x.sum16(t, 2 * block + 1);
-        I32x16 dot0 = dots[0], dot1 = dots[1];
-        if constexpr (P::kOffset != 0) {
-            dot0 = i_add(dot0, i_set(-P::kOffset * sum0));
-            dot1 = i_add(dot1, i_set(-P::kOffset * sum1));
-        }
-        F32x16 sum = f_fma(to_f32(dot0), c.scale[0], f_mul(to_f32(dot1), c.scale[1]));
-        if constexpr (P::kAffine) {
-            sum = f_fma(c.minimum[0], to_f32(i_set(sum0)), sum);
-            sum = f_fma(c.minimum[1], to_f32(i_set(sum1)), sum);
-        }
-        return sum;
-    } else {
-        const int32_t sum32 = x.sum32(t, block);
-        I32x16 dot = dots[0];
-        if constexpr (P::kOffset != 0) dot = i_add(dot, i_set(-P::kOffset * sum32));
-        if constexpr (P::kAffine) return f_fma(c.scale[0], to_f32(dot), f_mul(c.minimum[0], to_f32(i_set(sum32))));
-        return f_mul(c.scale[0], to_f32(dot));
-    }
-}
-
 // acc[G * t + g] += x_scale * sum over 32 columns of weight * q, for T activation rows and G groups of matrix rows.
 template <int G, int T, class P>
 TS_INLINE void add_columns(const Columns* c, Tile x, int64_t block, F32x16* acc) {
@@ -53,11 +17,11 @@ TS_INLINE void add_columns(const Columns* c, Tile x, int64_t block, F32x16* acc)
             for (Dot& dot : parts) dot = dot_zero();
         for (int quad = 0; quad < 8; ++quad)
             for (int g = 0; g < G; ++g) dot_quad(dots[g][quad / kQuads], c[g].quads[quad], q + 8 * quad);
-        const F32x16 scale = f_set(x.scale(t, block));
+        const F32x16 scale = f_set(x.scales(t)[block]);
         for (int g = 0; g < G; ++g) {
             I32x16 totals[kParts];
             for (int part = 0; part < kParts; ++part) totals[part] = dot_sum(dots[g][part]);
-            acc[G * t + g] = f_fma(weigh<P>(c[g], totals, x, t, block), scale, acc[G * t + g]);
+            acc[G * t + g] = f_fma(weigh<P>(c[g], totals, x.sums(t) + 2 * block), scale, acc[G * t + g]);
         }
     }
 }

@@ -5,9 +5,11 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.native import test_linear, test_prefill
 from tests.native.amx.tile_unit import HAS_TILES, TileUnit
+from tests.native.in_memory import chunk, native, run
 from tests.tiny import write_tiny_gguf
 
 from twostroke import LLM
@@ -18,8 +20,20 @@ KINDS = ("Q4_1", "Q8_0", "Q4_K", "Q6_K", "IQ4_XS", "BF16")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_linears(amx: str, kind: str) -> None:
+def test_linears(amx: str, tile_unit: TileUnit, kind: str) -> None:
+    """The bits of scalar code; low-bit weights times 8 generated rows or more in byte tiles."""
+    before = tile_unit.counts
     test_linear.test_linear(TensorType[kind], 37, 4, amx)
+    assert HAS_TILES or ((tile_unit.counts - before)["tdpbsud"] > 0) == (kind != "BF16")
+
+
+@pytest.mark.parametrize("count", [8, 16, 23, 24, 40])
+def test_tiles_of_generated_rows(amx: str, count: int) -> None:
+    """Whole tiles, nearly whole ones, and rows that are left."""
+    program, source = test_linear.case(TensorType.Q6_K, 37, 4)
+    ids = np.arange(count) % test_linear.VOCAB
+    found, expected = (run(native(program, source, isa), chunk(ids))[1] for isa in (amx, "scalar"))
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "Q2_K", "IQ2_XS", "G4_128_F16"])
