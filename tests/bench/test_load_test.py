@@ -78,14 +78,14 @@ def test_errors_are_counted_by_kind(run: Run) -> None:
         {**QUICK, "close_at": 5},
         {**QUICK, "malformed_at": 3},
         {**QUICK, "error_at": 3},
-        {**QUICK, "stall_at": 3, "stall": 2.0},
+        {**QUICK, "stall_at": 3, "stall": 6.0},
         {**QUICK, "done": False, "finish": False},
         {"plain": True},
         {"chunks": 0},
         QUICK,
         {**QUICK, "done": False},
     ]
-    (figures,) = run(scripts, requests=12, timeout=0.7).stages
+    (figures,) = run(scripts, requests=12, timeout=3.0).stages
     assert figures.errors == {
         "HTTP 429": 2,
         "HTTP 500": 1,

@@ -18,6 +18,13 @@ from twostroke.server.batch.run import BatchCounts
 
 PROGRAM = "from twostroke.cli.main import main; main()"
 NUM_REQUESTS = 60
+SLOWER = """
+import time
+from itertools import count
+from twostroke.engine.engine import Engine
+step, steps = Engine.step, count()
+Engine.step = lambda engine: (next(steps) > 250 and time.sleep(0.05), step(engine))[1]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +47,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def command(model: Path, source: Path, target: Path, *more: str) -> list[str]:
+def command(model: Path, source: Path, target: Path, *more: str, program: str = PROGRAM) -> list[str]:
     options = ("--model", str(model), "--max-batch", "4", "--context", "256", "--threads", "1")
-    return [sys.executable, "-c", PROGRAM, "batch", str(source), str(target), *options, *more]
+    return [sys.executable, "-c", program, "batch", str(source), str(target), *options, *more]
 
 
 def texts(path: Path) -> dict[str, Any]:
@@ -79,13 +86,14 @@ def test_what_was_answered_is_kept_and_the_rest_is_run(
     target = tmp_path / "out.jsonl"
     for _ in range(2 if name is signal.SIGKILL else 1):  # in the middle, then to the end
         before = target.read_bytes().count(b"\n") if target.exists() else 0
-        process = subprocess.Popen(command(model, source, target), stderr=subprocess.PIPE, text=True)
+        slower = command(model, source, target, program=SLOWER + PROGRAM)  # once some are answered: time for the signal
+        process = subprocess.Popen(slower, stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 60
         while not target.exists() or target.read_bytes().count(b"\n") < before + 5:
             assert time.monotonic() < deadline and process.poll() is None
             time.sleep(0.002)
         process.send_signal(name)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=60)
         if name is signal.SIGINT:
             assert process.returncode == 130 and "the same command goes on from there" in said
             assert target.read_bytes().endswith(b"\n") and "Traceback" not in said

@@ -38,7 +38,7 @@ class Terminal:
     def send(self, text: str) -> None:
         os.write(self._file, text.encode())
 
-    def until(self, end: str, seconds: float = 20) -> str:
+    def until(self, end: str, seconds: float = 60) -> str:
         """What is shown up to the next `end`, which is taken too."""
         deadline = time.monotonic() + seconds
         while end not in self.text:
@@ -52,9 +52,15 @@ class Terminal:
         shown, _, self.text = self.text.partition(end)
         return shown
 
+    def until_something(self) -> None:
+        """Waits for text that is not blank, which stays."""
+        while not self.text.strip():
+            assert select.select([self._file], [], [], 60)[0]
+            self.text += os.read(self._file, 65536).decode(errors="replace")
+
     def close(self) -> int:
         """The exit code, once the process has ended."""
-        code = self.process.wait(timeout=20)
+        code = self.process.wait(timeout=60)
         os.close(self._file)
         return code
 
@@ -137,8 +143,8 @@ def test_ctrl_c_ends_the_answer_and_not_the_chat(model: str) -> None:
     terminal = Terminal(model, "--temperature", "1", "--ignore-eos")
     terminal.until(PROMPT)
     terminal.send("the rain\n")
-    terminal.until("the rain")
-    time.sleep(0.5)
+    terminal.until("the rain\r\n")
+    terminal.until_something()
     terminal.send("\x03")
     assert prefilled(terminal.until(PROMPT)) > 0
     terminal.send("\x04")

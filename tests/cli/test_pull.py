@@ -73,11 +73,11 @@ def test_ctrl_c_leaves_what_the_next_attempt_resumes(host: Host, url: str, tmp_p
     process = subprocess.Popen(
         [sys.executable, "-c", PULL, url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
     )
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not any(path.stat().st_size for path in tmp_path.rglob("*.part")) and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=20)
+    stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 130 and stdout == ""
     assert (
         stderr.splitlines()[-1] == f"twostroke: interrupted; what is complete is kept, `twostroke pull {url}` resumes"
@@ -106,7 +106,7 @@ def test_on_a_terminal_a_bar_with_rate_and_time_left(host: Host, url: str) -> No
     except OSError:  # how Linux says that the other end is closed
         pass
     os.close(parent)
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=60) == 0
     assert process.stdout is not None and process.stdout.read().startswith(f"{url}: fetched".encode())
     process.stdout.close()
     plain = re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", shown).decode()

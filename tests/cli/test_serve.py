@@ -43,7 +43,7 @@ class Served:
         assert self.process.stderr is not None
         self.lines.extend(line.rstrip("\n") for line in self.process.stderr)
 
-    def end(self, seconds: float = 20) -> int:
+    def end(self, seconds: float = 60) -> int:
         status = self.process.wait(seconds)
         self._reader.join(seconds)
         return status
@@ -67,7 +67,7 @@ def stream_of(client: httpx.Client, **body: Any) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGINT])
 def test_it_serves_until_a_signal_and_finishes_what_runs(model: Path, name: signal.Signals) -> None:
-    with served(model, "--context", "1024") as server, httpx.Client(base_url=server.url, timeout=30) as client:
+    with served(model, "--context", "1024") as server, httpx.Client(base_url=server.url, timeout=60) as client:
         assert server.lines[0].startswith("model      tiny.gguf: llama, 1,024 tokens a request")
         assert "tokens for all requests" in server.lines[1]
         assert client.get("/v1/models").json()["data"][0]["id"] == "tiny.gguf"
@@ -84,7 +84,7 @@ def test_it_serves_until_a_signal_and_finishes_what_runs(model: Path, name: sign
 
 def test_its_log_in_json(model: Path) -> None:
     with served(model, "--log-format", "json", "--lenient") as server:
-        with httpx.Client(base_url=server.url, timeout=30) as client:
+        with httpx.Client(base_url=server.url, timeout=60) as client:
             headers = {"x-request-id": "abc"}
             client.post("/v1/completions", json={"prompt": "x", "max_tokens": 2, "mood": 1}, headers=headers)
         server.process.send_signal(signal.SIGTERM)
@@ -124,7 +124,7 @@ def test_a_fault_of_the_engine_ends_the_process_with_an_error(model: Path) -> No
         started = time.monotonic()
         response = httpx.post(f"{server.url}/v1/completions", json={"prompt": "the rain"}, timeout=60)
         assert (response.status_code, response.json()["error"]["code"]) == (500, "engine_stopped")
-        assert server.end() == 1 and time.monotonic() - started < 15
+        assert server.end() == 1 and time.monotonic() - started < 50
     assert any("the engine has stopped: ArithmeticError: an injected fault" in line for line in server.lines)
     assert 'raise ArithmeticError("an injected fault")' not in server.lines[-1] and "Traceback" in str(server.lines)
     assert server.lines[-1].startswith("twostroke: the engine has stopped by a fault")
@@ -134,12 +134,12 @@ SLOW = """
 import time
 from twostroke.engine.engine import Engine
 step = Engine.step
-Engine.step = lambda engine: (time.sleep(0.2), step(engine))[1]
+Engine.step = lambda engine: (time.sleep(0.5), step(engine))[1]
 """
 
 
 def test_a_signal_during_a_long_prefill_ends_in_time(model: Path) -> None:
-    """1,900 tokens at 16 a step of 0.2 s are 24 s; 0.5 s are left to it."""
+    """1,900 tokens at 16 a step of 0.5 s are a minute; 0.5 s are left to it."""
     options = ("--max-step-tokens", "16", "--drain", "0.5")
     with served(model, *options, program=SLOW + PROGRAM) as server, httpx.Client(base_url=server.url) as client:
         events = stream_of(client, prompt=[5] * 1900, max_tokens=1, return_progress=True)
@@ -147,7 +147,7 @@ def test_a_signal_during_a_long_prefill_ends_in_time(model: Path) -> None:
         server.process.send_signal(signal.SIGTERM)
         signalled = time.monotonic()
         assert any("shutting_down" in line for line in events)
-        assert server.end() == 0 and time.monotonic() - signalled < 6
+        assert server.end() == 0 and time.monotonic() - signalled < 30
         assert any("time is up" in line for line in server.lines)
 
 

@@ -59,7 +59,7 @@ def test_threads_get_their_own_text(make_bench, make_request) -> None:
         for number in range(4):
             with loop.submit(make_request(3 + 5 * index, 20)) as stream:
                 if number == 0:
-                    all_submitted.wait(30)  # so that some run together, however the system takes turns
+                    all_submitted.wait(60)  # so that some run together, however the system takes turns
                 assert ids_of(stream) == expected[index]
 
     run_threads(work, 12)
@@ -86,7 +86,7 @@ def test_cancelling_from_another_thread_ends_the_stream(make_bench, make_request
 
     def work(index: int) -> None:
         if index:
-            assert started.wait(30)
+            assert started.wait(60)
             loop.cancel(stream.request)
         else:
             for _ in stream:
@@ -104,7 +104,7 @@ def test_submitting_and_cancelling_do_not_wait_for_a_step(make_bench, make_reque
 
     def slow_collect(handle):
         in_step.set()
-        assert go_on.wait(30)
+        assert go_on.wait(60)
         return collect(handle)
 
     bench.executor.collect = slow_collect
@@ -112,7 +112,7 @@ def test_submitting_and_cancelling_do_not_wait_for_a_step(make_bench, make_reque
 
     def work(index: int) -> None:
         if index:
-            assert in_step.wait(30)
+            assert in_step.wait(60)
             second, third = loop.submit(make_request(6, 3)), loop.submit(make_request(7, 3))
             loop.cancel(third.request)
             go_on.set()
@@ -191,7 +191,7 @@ def test_a_fault_in_the_thread_that_drives_for_all_ends_every_wait(make_bench, m
 
     def schedule():
         begun.set()
-        assert go.wait(10)
+        assert go.wait(60)
         raise ArithmeticError("a fault")
 
     monkeypatch.setattr(bench.engine._scheduler, "schedule", schedule)
@@ -212,11 +212,11 @@ def test_a_fault_in_the_thread_that_drives_for_all_ends_every_wait(make_bench, m
 
     driver, reader = threading.Thread(target=drive), threading.Thread(target=read)
     driver.start()
-    assert begun.wait(10)
+    assert begun.wait(60)
     reader.start()
     go.set()
-    driver.join(10)
-    reader.join(10)
+    driver.join(60)
+    reader.join(60)
     fault = loop.error
     assert isinstance(fault, ArithmeticError) and len(raised) == 2
     assert [error.__cause__ for error in raised if error is not fault] == [fault]

@@ -72,7 +72,7 @@ class RunningServer:
         self.client.close()
         if self._thread.is_alive():
             self.loop.call_soon_threadsafe(setattr, self.server, "should_exit", True)
-            self._thread.join(20)
+            self._thread.join(60)
         assert not self._thread.is_alive()
 
     async def _serve(self) -> None:

@@ -95,6 +95,23 @@ def test_the_document_has_every_endpoint_and_model(server: RunningServer) -> Non
             schema = document["components"]["schemas"][endpoint.body.__name__]
             assert set(schema["properties"]) == set(endpoint.body.model_fields)
             assert endpoint.body.__name__ in str(operation["requestBody"])
+    (since,) = document["paths"]["/activity"]["get"]["parameters"]
+    assert (since["name"], since["in"], since["schema"]) == ("since", "query", {"type": "number"})
+    (name,) = document["paths"]["/v1/models/{name}"]["get"]["parameters"]
+    assert (name["name"], name["in"], name["required"]) == ("name", "path", True)
+
+
+def test_models_say_what_one_request_may_have_and_what_all_share(server: RunningServer, tiny: LLM) -> None:
+    """The pool is no multiple of the context: the two are named apart, and the smaller bounds a request."""
+    for model in server.client.get("/v1/models").json()["data"]:
+        assert model["max_model_len"] == tiny.context
+        cache = tiny.running.engine.cache
+        assert model["kv_pool_tokens"] == cache.num_blocks * cache.block_tokens == tiny.memory.pool_tokens
+        assert server.client.get(f"/v1/models/{model['id']}").json() == model
+    most = server.post("/v1/completions", prompt=[5] * (tiny.context - 1), max_tokens=1)
+    assert most.status_code == 200 and most.json()["usage"]["prompt_tokens"] == tiny.context - 1
+    over = server.post("/v1/completions", prompt=[5] * (tiny.context + 1), max_tokens=1).json()["error"]
+    assert over["code"] == "context_length_exceeded" and f"{tiny.context + 1}" in over["message"]
 
 
 def test_many_at_once_are_as_each_alone(server: RunningServer) -> None:

@@ -45,8 +45,14 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         if "stream" in endpoint.body.model_fields:
             content["text/event-stream"] = {}  # events of several forms; api.md says which
     operation["responses"]["200"]["content"] = content
+    parameters: list[dict[str, Any]] = [
+        {"name": name, "in": "query", "description": text, "schema": {"type": "number"}}
+        for name, text in endpoint.query
+    ]
     if "{" in endpoint.path:
-        operation["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}]
+        parameters.append({"name": "name", "in": "path", "required": True, "schema": {"type": "string"}})
+    if parameters:
+        operation["parameters"] = parameters
     name = "MessagesError" if endpoint.path.startswith("/v1/messages") else "Error"
     failure = {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
     for status, text in _ERRORS.items():

@@ -28,13 +28,15 @@ Handler = Callable[[Service, Request], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One path and method. `body` is its request's model, None for a GET."""
+    """One path and method. `body` is its request's model, None for a GET; `query` its parameters there: name, and what
+    it is."""
 
     method: str
     path: str
     handler: Handler
     summary: str
     body: type[RequestModel] | None = None
+    query: tuple[tuple[str, str], ...] = ()
 
 
 ENDPOINTS = (
@@ -51,5 +53,11 @@ ENDPOINTS = (
     Endpoint("GET", "/health", answer_health, "Whether the server runs."),
     Endpoint("GET", "/ready", answer_ready, "Whether it takes requests."),
     Endpoint("GET", "/metrics", answer_metrics, "Figures for Prometheus."),
-    Endpoint("GET", "/activity", answer_activity, "What the engine does now, for the live page."),
+    Endpoint(
+        "GET",
+        "/activity",
+        answer_activity,
+        "What the engine does now, for the live page.",
+        query=(("since", "A time of the engine's clock, in seconds: only steps that ended later."),),
+    ),
 )

@@ -19,6 +19,7 @@ from twostroke.server.activity import Activity
 from twostroke.server.app import build_app
 from twostroke.server.auth import Keys
 from twostroke.server.config import ServerConfig
+from twostroke.server.connection import connection_class
 from twostroke.server.dialect import Dialect
 from twostroke.server.lifecycle import Lifecycle
 from twostroke.server.limits import Admission
@@ -114,6 +115,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 build_app(service, keys),
+                http=connection_class(config.prepare_timeout),
                 lifespan="off",
                 log_config=None,
                 access_log=False,
