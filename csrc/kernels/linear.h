@@ -1,6 +1,6 @@
 // Matrices of packed low-bit weights times 16-bit activations: one skeleton for every block type, one row or many.
 //
-// 16 matrix rows are multiplied at a time by up to 8 activation rows. Within a block of 32 columns (16 for Q6_K) the
+// 16 matrix rows are multiplied at a time by up to 8 or 16 activation rows. Within a block of 32 columns (16 for Q6_K) the
 // sum is an exact integer; blocks are then scaled and added in float32 in column order. So a result depends on its
 // own two rows alone, not on how many are multiplied together, and is the same on every instruction set.
 namespace twostroke {
@@ -9,19 +9,29 @@ namespace TS_ISA {
 // acc[G * t + g] += x_scale * sum over 32 columns of weight * q, for T activation rows and G groups of matrix rows.
 template <int G, int T, class P>
 TS_INLINE void add_columns(const Columns* c, Tile x, int64_t block, F32x16* acc) {
-    constexpr int kParts = P::kHalves ? 2 : 1, kQuads = 8 / kParts;
-    for (int t = 0; t < T; ++t) {
-        const uint8_t* q = x.quads(t, block);
-        Dot dots[G][kParts];
-        for (auto& parts : dots)
-            for (Dot& dot : parts) dot = dot_zero();
+    constexpr int kParts = P::kHalves ? 2 : 1, kQuads = 8 / kParts, R = T < kRowsAtOnce ? T : kRowsAtOnce;
+    Factors w[G][8];
+    for (int g = 0; g < G; ++g)
+        for (int quad = 0; quad < 8; ++quad) w[g][quad] = factors(c[g].quads[quad]);
+    for (int first = 0; first < T; first += R) {
+        const uint8_t* q[R];
+        for (int r = 0; r < R; ++r) q[r] = x.quads(first + r, block);
+        Dot dots[R][G][kParts];
+        for (auto& groups : dots)
+            for (auto& parts : groups)
+                for (Dot& dot : parts) dot = dot_zero();
+#pragma GCC unroll 8
         for (int quad = 0; quad < 8; ++quad)
-            for (int g = 0; g < G; ++g) dot_quad(dots[g][quad / kQuads], c[g].quads[quad], q + 8 * quad);
-        const F32x16 scale = f_set(x.scales(t)[block]);
-        for (int g = 0; g < G; ++g) {
-            I32x16 totals[kParts];
-            for (int part = 0; part < kParts; ++part) totals[part] = dot_sum(dots[g][part]);
-            acc[G * t + g] = f_fma(weigh<P>(c[g], totals, x.sums(t) + 2 * block), scale, acc[G * t + g]);
+            for (int g = 0; g < G; ++g)
+                for (int r = 0; r < R; ++r) dot_quad(dots[r][g][quad / kQuads], w[g][quad], q[r] + 8 * quad);
+        for (int r = 0; r < R; ++r) {
+            const int t = first + r;
+            const F32x16 scale = f_set(x.scales(t)[block]);
+            for (int g = 0; g < G; ++g) {
+                I32x16 totals[kParts];
+                for (int part = 0; part < kParts; ++part) totals[part] = dot_sum(dots[r][g][part]);
+                acc[G * t + g] = f_fma(weigh<P>(c[g], totals, x.sums(t) + 2 * block), scale, acc[G * t + g]);
+            }
         }
     }
 }

@@ -38,15 +38,16 @@ static double probe_f32(int64_t rounds, float* sink) {
 static double probe_16bit(int64_t rounds, float* sink) {
     alignas(64) uint8_t bytes[64], x[64];
     for (int i = 0; i < 64; ++i) bytes[i] = x[i] = static_cast<uint8_t>(sink[2]) & 15;
-    Dot dots[8];
+    constexpr int kDots = kRowsAtOnce > 1 ? kRowsAtOnce : 8;
+    Dot dots[kDots];
     for (auto& dot : dots) dot = dot_zero();
-    Bytes64 w = b_load(bytes);
+    const Factors w = factors(b_load(bytes));
     for (int64_t r = 0; r < rounds; ++r)
-        for (int i = 0; i < 8; ++i) dot_quad(dots[i], w, x + 8 * i);
+        for (int i = 0; i < kDots; ++i) dot_quad(dots[i], w, x + 8 * i);
     I32x16 total = i_set(0);
     for (auto& dot : dots) total = i_add(total, dot_sum(dot));
     sink[0] = static_cast<float>(i_sum(total));
-    return static_cast<double>(rounds) * 8 * 64 * 2;
+    return static_cast<double>(rounds) * kDots * 64 * 2;
 }
 
 }  // namespace TS_ISA

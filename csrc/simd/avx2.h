@@ -24,7 +24,8 @@ TS_INLINE __m256i lane_mask(int n, int first) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n - first), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
-constexpr int kMostRows = 8;  // activation rows multiplied together
+constexpr int kMostRows = 16;  // activation rows multiplied together
+constexpr int kRowsAtOnce = 4;  // of those, in registers
 constexpr bool kFewTiles = false;  // only that many, and one
 constexpr bool kPairs = false;  // two groups at a time, where registers hold them
 
@@ -167,21 +168,28 @@ TS_INLINE Bytes64 b_lookup(const uint8_t* table, Bytes64 x) {
 }
 TS_INLINE Bytes64 b_or(Bytes64 x, Bytes64 y) { return TS_BOTH(Bytes64, _mm256_or_si256, x, y); }
 
+// Bytes as 16-bit integers: even columns and odd ones.
+struct Factors { __m256i even_a, even_b, odd_a, odd_b; };
+TS_INLINE Factors factors(Bytes64 quads) {
+    const __m256i mask = _mm256_set1_epi16(0xff);
+    return {_mm256_and_si256(quads.a, mask), _mm256_and_si256(quads.b, mask),
+            _mm256_srli_epi16(quads.a, 8), _mm256_srli_epi16(quads.b, 8)};
+}
+
 struct Dot { __m256i a, b; };
 
 TS_INLINE Dot dot_zero() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
-TS_INLINE __m256i dot_half(__m256i sum, __m256i w, __m256i even_x, __m256i odd_x) {
-    const __m256i even = _mm256_and_si256(w, _mm256_set1_epi16(0xff)), odd = _mm256_srli_epi16(w, 8);
-    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(even, even_x));
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(odd, odd_x));
-}
-TS_INLINE void dot_quad(Dot& d, Bytes64 w, const uint8_t* x) {
+TS_INLINE void dot_quad(Dot& d, const Factors& w, const uint8_t* x) {
     int32_t even, odd;
     std::memcpy(&even, x, 4);
     std::memcpy(&odd, x + 4, 4);
     const __m256i even_x = _mm256_set1_epi32(even), odd_x = _mm256_set1_epi32(odd);
-    d.a = dot_half(d.a, w.a, even_x, odd_x);
-    d.b = dot_half(d.b, w.b, even_x, odd_x);
+    d.a = _mm256_add_epi32(d.a, _mm256_madd_epi16(w.even_a, even_x));
+    d.b = _mm256_add_epi32(d.b, _mm256_madd_epi16(w.even_b, even_x));
+    __asm__("" : "+x"(d.a), "+x"(d.b));  // GCC would add even and odd first, and run out of registers
+    d.a = _mm256_add_epi32(d.a, _mm256_madd_epi16(w.odd_a, odd_x));
+    d.b = _mm256_add_epi32(d.b, _mm256_madd_epi16(w.odd_b, odd_x));
+    __asm__("" : "+x"(d.a), "+x"(d.b));
 }
 TS_INLINE I32x16 dot_sum(Dot d) { return {d.a, d.b}; }
 

@@ -21,6 +21,7 @@ using Bytes64 = __m512i;
 TS_INLINE __mmask16 first_n(int n) { return static_cast<__mmask16>(n >= 16 ? 0xffffu : n <= 0 ? 0u : (1u << n) - 1u); }
 
 constexpr int kMostRows = 8;  // activation rows multiplied together
+constexpr int kRowsAtOnce = 1;  // of those, in registers
 constexpr bool kFewTiles = false;  // only that many, and one
 constexpr bool kPairs = true;  // two groups at a time, where registers hold them
 
@@ -120,10 +121,13 @@ TS_INLINE Bytes64 b_lookup(const uint8_t* table, Bytes64 a) {
 }
 TS_INLINE Bytes64 b_or(Bytes64 a, Bytes64 b) { return _mm512_or_si512(a, b); }
 
+using Factors = Bytes64;
+TS_INLINE Factors factors(Bytes64 quads) { return quads; }
+
 struct Dot { __m512i high, low; };
 
 TS_INLINE Dot dot_zero() { return {_mm512_setzero_si512(), _mm512_setzero_si512()}; }
-TS_INLINE void dot_quad(Dot& d, Bytes64 w, const uint8_t* x) {
+TS_INLINE void dot_quad(Dot& d, Factors w, const uint8_t* x) {
     int32_t high, low;
     std::memcpy(&high, x, 4);
     std::memcpy(&low, x + 4, 4);

@@ -20,6 +20,7 @@ struct Bytes64 { uint8_t v[64]; };  // a quad: 4 columns of 16 lanes
 #define TS_EACH for (int i = 0; i < 16; ++i)
 
 constexpr int kMostRows = 4;  // activation rows multiplied together
+constexpr int kRowsAtOnce = 1;  // of those, in registers
 constexpr bool kFewTiles = true;  // only that many, and one
 constexpr bool kPairs = false;  // two groups at a time, where registers hold them
 
@@ -122,12 +123,16 @@ TS_INLINE Bytes64 b_lookup(const uint8_t* table, Bytes64 a) {
 }
 TS_INLINE Bytes64 b_or(Bytes64 a, Bytes64 b) { for (int i = 0; i < 64; ++i) a.v[i] |= b.v[i]; return a; }
 
+// A quad as it is multiplied: what is made of it once for all rows.
+using Factors = Bytes64;
+TS_INLINE const Factors& factors(const Bytes64& quads) { return quads; }
+
 // Exact integer dot products: lane += sum over the quad's 4 columns of weight (0..255) * activation (16 bit).
 // An activation quad is 8 bytes, in whatever order this ISA's store_quads gives them.
 struct Dot { int32_t v[16]; };
 
 TS_INLINE Dot dot_zero() { Dot d; TS_EACH d.v[i] = 0; return d; }
-TS_INLINE void dot_quad(Dot& d, const Bytes64& w, const uint8_t* x) {
+TS_INLINE void dot_quad(Dot& d, const Factors& w, const uint8_t* x) {
     int16_t q[4];
     std::memcpy(q, x, 8);
     TS_EACH {
