@@ -65,7 +65,8 @@ def test_a_body_that_does_not_come_is_not_waited_for(tiny: LLM) -> None:
         raw.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
         data = b""
         while b"body_timeout" not in data:
-            assert (piece := raw.recv(65536)), data
+            piece = raw.recv(65536)
+            assert piece, data
             data += piece
 
 
