@@ -214,7 +214,8 @@ class Bench:
 @pytest.fixture
 def make_bench() -> Callable[..., Bench]:
     def make(num_blocks: tuple[int, ...] = (256, 256), *, context: int = 2048, **settings: int) -> Bench:
-        settings = {"prefix_cache": False, "speculation": False, **settings}
+        # rows alone bound a step, not the time that the fake executor takes
+        settings = {"prefix_cache": False, "speculation": False, "tpot_target": 1e9, **settings}
         executor = FakeExecutor(num_blocks, step_tokens=settings.pop("executor_rows", 512))
         if dim := settings.pop("dim", 0):  # mostly weights, as a real model
             executor.cost = tiny_cost(dim, (None, None))

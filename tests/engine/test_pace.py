@@ -77,7 +77,7 @@ def test_running_answers_slow_down_no_more_than_told(
 ) -> None:
     """About twice while a prompt of 4,000 tokens is computed, at most 2.5 times by the 99th percentile; also where one
     step in twenty takes ten times as long, and where from some step on all take twice as long."""
-    bench, machine = make_bench((2000, 2000), context=8192, dim=8192), Machine(flop_s=flop_s)
+    bench, machine = make_bench((2000, 2000), context=8192, tpot_target=None, dim=8192), Machine(flop_s=flop_s)
     machine.drive(bench, monkeypatch)
     interrupted = weather == "interrupted"
     if interrupted:
@@ -93,7 +93,7 @@ def test_running_answers_slow_down_no_more_than_told(
 def test_a_pass_over_the_weights_is_worth_its_time(make_bench, make_request, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a step's first prompt row takes as long as the answers' rows do, chunks are long enough for three quarters
     of prefill's time to be the rows' own."""
-    bench, machine = make_bench((2000, 2000), context=8192, dim=8192), Machine()
+    bench, machine = make_bench((2000, 2000), context=8192, tpot_target=None, dim=8192), Machine()
     machine.pass_s = machine.seconds(bench.executor.cost.step((ChunkShape(300, 1, 1, phase=Phase.DECODE),)), False)
     machine.drive(bench, monkeypatch)
     bench.run(make_request(600, 1))
@@ -104,7 +104,10 @@ def test_a_pass_over_the_weights_is_worth_its_time(make_bench, make_request, mon
 
 def test_all_who_are_served_share_the_time(make_bench, make_request, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seven prompts beside one answer have seven eighths of the time, four beside four half of it."""
-    bench, machine = make_bench((2000, 2000), context=8192, max_running=8, dim=8192), Machine(flop_s=8e7)
+    bench, machine = (
+        make_bench((2000, 2000), context=8192, tpot_target=None, max_running=8, dim=8192),
+        Machine(flop_s=8e7),
+    )
     machine.drive(bench, monkeypatch)
     bench.engine.submit(make_request(20, 3000))
     for _ in range(100):
@@ -128,7 +131,10 @@ def test_a_prompt_is_there_no_later_than_after_the_others(
     """Against serving in turn: answers of 50 tokens, then a prompt of 1,000."""
 
     def first_token(in_turn: bool) -> float:
-        bench, machine = make_bench((2000, 2000), context=8192, max_running=1 if in_turn else 9, dim=8192), Machine()
+        bench, machine = (
+            make_bench((2000, 2000), context=8192, tpot_target=None, max_running=1 if in_turn else 9, dim=8192),
+            Machine(),
+        )
         machine.drive(bench, monkeypatch)
         requests = [*(make_request(20, 50) for _ in range(8)), make_request(1000, 1)]
         for request in requests:
@@ -169,7 +175,7 @@ def test_a_target_that_cannot_be_met_leaves_prompts_a_fifth_of_the_time(
 
 
 def test_nobody_running_nothing_bounds_a_chunk(make_bench, make_request, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench, machine = make_bench((2000, 2000), context=8192), Machine()
+    bench, machine = make_bench((2000, 2000), context=8192, tpot_target=None), Machine()
     machine.drive(bench, monkeypatch)
     bench.run(make_request(20, 30))
     bench.run(make_request(1024, 1))

@@ -29,7 +29,7 @@ def test_first_come_first_served(make_bench, make_request) -> None:
 
 
 def test_several_prompts_and_running_decodes_share_a_step(make_bench, make_request) -> None:
-    bench = make_bench(max_step_tokens=64, tpot_target=1e9)
+    bench = make_bench(max_step_tokens=64)
     running = make_request(10, 50)
     bench.engine.submit(running)
     bench.step()
@@ -47,7 +47,7 @@ def test_several_prompts_and_running_decodes_share_a_step(make_bench, make_reque
 
 
 def test_a_long_prompt_does_not_stop_running_decodes(make_bench, make_request) -> None:
-    bench = make_bench(max_step_tokens=32, max_chunk_tokens=16, tpot_target=1e9)
+    bench = make_bench(max_step_tokens=32, max_chunk_tokens=16)
     running = make_request(10, 60)
     bench.engine.submit(running)
     bench.step()
@@ -58,6 +58,33 @@ def test_a_long_prompt_does_not_stop_running_decodes(make_bench, make_request) -
         assert running.num_generated == expected
         rows.append([len(c.token_ids) for c in bench.executor.batches[-1].chunks])
     assert rows == [[1], *[[1, 16]] * 16, [1], *[[1, 16]] * 10]  # now and then one without, to see what decode takes
+
+
+def test_a_short_prompt_does_not_wait_for_a_long_one_before_it(make_bench, make_request) -> None:
+    """It shares the next steps, half of each at most, and the long one still gets on in every step."""
+    bench = make_bench(max_step_tokens=64)
+    long, shorts = make_request(1500, 1), [make_request(40 + number, 1) for number in range(3)]
+    bench.engine.submit(long)
+    bench.step()
+    for request in shorts:
+        bench.engine.submit(request)
+    steps = 0
+    while not all(request.num_generated for request in shorts):
+        bench.step()
+        steps += 1
+        rows = {chunk.num_prompt_tokens: len(chunk.token_ids) for chunk in bench.executor.batches[-1].chunks}
+        assert rows[1500] >= 32 and sum(rows.values()) == 64
+    assert steps == 4 and long.num_computed == 64 * (1 + steps) - sum(40 + number for number in range(3))
+
+
+def test_equal_prompts_come_one_after_another(make_bench, make_request) -> None:
+    bench = make_bench(max_step_tokens=32)
+    first, second = make_request(100, 1), make_request(101, 1)
+    bench.engine.submit(first)
+    bench.engine.submit(second)
+    while not first.num_generated:
+        bench.step()
+        assert first.num_generated or not second.num_computed
 
 
 def test_the_executors_own_row_limit_holds(make_bench, make_request) -> None:

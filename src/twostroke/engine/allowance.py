@@ -1,7 +1,8 @@
 """Allowance: what one step has left for rows that lag behind. Owns how far a request's next chunk goes; no request."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from twostroke.engine.plan import Chunk, next_chunk
 from twostroke.engine.request import Request
@@ -22,6 +23,16 @@ class Allowance:
     @property
     def is_spent(self) -> bool:
         return self._rows <= 0 or not (self._is_first or self._seconds > 0)
+
+    @contextmanager
+    def halved(self) -> Iterator[None]:
+        """Within, no more than half of what is left can be taken."""
+        rows, seconds = self._rows // 2, self._seconds / 2
+        self._rows -= rows
+        self._seconds -= seconds if math.isfinite(seconds) else 0.0
+        yield
+        self._rows += rows
+        self._seconds += seconds if math.isfinite(seconds) else 0.0
 
     def chunk(self, request: Request) -> Chunk | None:
         """The request's next rows under what is left, which they are taken from; None where not even one fits."""

@@ -17,14 +17,37 @@ def prefill_chunks(queues: Queues, allowance: Allowance, max_running: int) -> li
     """Chunks for requests that lag behind their known tokens, first those running, then those now admitted.
 
     Prompts, generated rows that are computed again after a preemption, and forced rows all lag. Order is the order of
-    admission, under the step's allowance.
+    admission, under the step's allowance; but half of it goes to those who have at most half as much left as the
+    first, so that a short prompt does not wait for the whole of a long one before it.
     """
     lagging = [request for request in queues.running if not request.has_caught_up]
-    chunks = [chunk for request in lagging if (chunk := allowance.chunk(request))]
+    chunks: list[Chunk] = []
+    if lagging:
+        with allowance.halved():
+            chunks += _shorter(queues, allowance, max_running, lagging)
+        taken = {chunk.request for chunk in chunks}
+        chunks += [chunk for r in lagging if r not in taken and (chunk := allowance.chunk(r))]
     while not allowance.is_spent and len(queues.running) < max_running and (admitted := _admit(queues)):
         if chunk := allowance.chunk(admitted):
             chunks.append(chunk)
     return chunks
+
+
+def _shorter(queues: Queues, allowance: Allowance, max_running: int, lagging: Sequence[Request]) -> list[Chunk]:
+    """Chunks for those that have at most half as much left as the first, least left first, then new ones."""
+    most = _left(lagging[0]) // 2
+    short = sorted((request for request in lagging[1:] if _left(request) <= most), key=_left)
+    chunks = [chunk for request in short if not allowance.is_spent and (chunk := allowance.chunk(request))]
+    while not allowance.is_spent and len(queues.running) < max_running:
+        if not queues.waiting or _left(queues.waiting[0]) > most or (admitted := _admit(queues)) is None:
+            break
+        if chunk := allowance.chunk(admitted):
+            chunks.append(chunk)
+    return chunks
+
+
+def _left(request: Request) -> int:
+    return request.num_tokens - request.num_computed
 
 
 def _admit(queues: Queues) -> Request | None:
