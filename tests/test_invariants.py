@@ -7,6 +7,7 @@ its corners. Ids, log-probabilities and alternatives are compared exactly with t
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from twostroke.native.executor import ExecutorConfig, NativeExecutor
 
 CONTEXT = 1024
 PLENTY = 16 * CONTEXT // 16
+ENOUGH = 64  # for all of SmolLM2's requests at once
 SIZES = {"dim": 256, "num_heads": 8, "num_kv_heads": 2, "head_dim": 32, "ffn_dim": 256, "vocab": 320}
 TINY: dict[str, dict[str, Any]] = {
     "llama": {"types": {"default": "Q4_K", "attn_v": "Q6_K", "ffn_down": "Q6_K", "token_embd": "Q8_0"}, **SIZES},
@@ -109,8 +111,8 @@ def smollm2(smollm2_path: Path) -> tuple[Case, list[Answer]]:
     rng = np.random.default_rng(1)
     lengths = [14, 262, 90, 21, *range(1, 13)]
     prompts = [rng.integers(1000, 20000, length).tolist() for length in lengths]
-    case = Case(model, prompts, [60, 30, 10, 8, *[3] * 12])
-    return case, case.alone()
+    case = Case(model, prompts, [50, 24, 8, 6, *[2] * 12])
+    return case, case.alone(blocks=ENOUGH)
 
 
 def test_the_cases_are_worth_asking(tiny: Callable[[str], tuple[Case, list[Answer]]]) -> None:
@@ -152,31 +154,36 @@ def test_tiny_models_preempted(
     assert len(few) > 50 and sum(request.num_preemptions for request in few) > 5
 
 
+@pytest.fixture(scope="module")
+def long(tiny: Callable[[str], tuple[Case, list[Answer]]]) -> list[tuple[Case, list[Answer]]]:
+    """Each prompt of more than a key range between two short ones, and their answers alone."""
+    whole, _ = tiny("llama")
+    prompts = [prompt for prompt in whole.prompts if len(prompt) > 200]
+    cases = [Case(whole.model, [whole.prompts[1], prompt, whole.prompts[2]], [110, 40, 9]) for prompt in prompts]
+    return [(case, case.alone()) for case in cases]
+
+
 @pytest.mark.parametrize("chunk", [16, 100, 512])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_long_prompts_preempted(tiny: Callable[[str], tuple[Case, list[Answer]]], threads: int, chunk: int) -> None:
+def test_long_prompts_preempted(long: list[tuple[Case, list[Answer]]], threads: int, chunk: int) -> None:
     """The prompts that the pool above cannot hold: each gives way to an older one, over two and three key ranges."""
-    whole, _ = tiny("llama")
-    for prompt in (prompt for prompt in whole.prompts if len(prompt) > 200):
-        case = Case(whole.model, [whole.prompts[1], prompt, whole.prompts[2]], [110, 40, 9])
+    for case, alone in long:
         requests = case.requests()
-        blocks = len(prompt) // 16 + 5
-        assert case.answers(case.executor(threads, blocks), requests, max_chunk_tokens=chunk) == case.alone()
+        blocks = len(case.prompts[1]) // 16 + 5
+        assert case.answers(case.executor(threads, blocks), requests, max_chunk_tokens=chunk) == alone
         assert requests[1].num_preemptions > 0
 
 
-@pytest.mark.parametrize("chunk", [16, 512])
-@pytest.mark.parametrize(("batch", "blocks"), [(1, PLENTY), (16, PLENTY), (16, 20)])
-@pytest.mark.parametrize("threads", [1, 2])
-def test_smollm2_on_the_corners(
-    smollm2: tuple[Case, list[Answer]], threads: int, batch: int, blocks: int, chunk: int
-) -> None:
+@pytest.mark.parametrize(("threads", "blocks"), [(1, ENOUGH), (2, ENOUGH), (1, 20), (2, 20)])
+def test_smollm2_on_the_corners(smollm2: tuple[Case, list[Answer]], threads: int, blocks: int) -> None:
     """All of them; 20 blocks are hardly more than the longest request takes, so that it is preempted."""
     case, alone = smollm2
-    requests = case.requests()
     executor = case.executor(threads, blocks)
-    assert case.answers(executor, requests, max_running=batch, max_chunk_tokens=chunk) == alone
-    assert any(request.num_preemptions for request in requests) == (blocks < PLENTY)
+    for batch, chunk in product((1, 16) if blocks == ENOUGH else (16,), (16, 512)):
+        requests = case.requests()
+        answers = case.answers(executor, requests, max_running=batch, max_chunk_tokens=chunk)
+        assert answers == alone, f"{batch} at a time, chunks of {chunk}"
+        assert any(request.num_preemptions for request in requests) == (blocks < ENOUGH)
 
 
 @pytest.mark.parametrize("change", ["seed", "kv type", "prompt"])

@@ -50,17 +50,26 @@ def whole(model: Model, ids: np.ndarray, **settings: str) -> np.ndarray:
 # --- the same bits ----------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def alone(model: Model) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Three prompts, and what scalar code gives for each by itself."""
+    rng = np.random.default_rng(16)
+    prompts = [prompt(model), *(rng.integers(0, VOCAB, length) for length in (40, 23))]
+    return [(ids, whole(model, ids, isa="scalar")) for ids in prompts]
+
+
 @pytest.mark.parametrize(("size", "threads"), [(16, 1), (7, 2), (1, 3)])
-def test_chunks_neighbours_and_block_tables(model: Model, size: int, threads: int) -> None:
+def test_chunks_neighbours_and_block_tables(
+    model: Model, alone: list[tuple[np.ndarray, np.ndarray]], size: int, threads: int
+) -> None:
     """Two requests and part of a third share every step, each cache group has blocks of its own in an order of its own.
 
     Windows of 16 and 24 are crossed inside chunks and between them.
     """
     rng = np.random.default_rng(size)
-    prompts = [prompt(model), *(rng.integers(0, VOCAB, length) for length in (40, 23))]
     orders = [rng.permutation(NUM_BLOCKS).astype(np.int32) for _ in model.program.cache_groups]
     tables = [tuple(order[4 * i : 4 * i + 4].copy() for order in orders) for i in range(3)]
-    expected = [whole(model, ids, isa="scalar") for ids in prompts]
+    prompts, expected = zip(*alone, strict=True)
     for isa in ISAS:
         executor = executor_of(model, isa, threads)
         for start in range(0, 40, size):

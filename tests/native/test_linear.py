@@ -1,6 +1,7 @@
 """Linears of every tensor type on every instruction set: against float64, and bit for bit against scalar."""
 
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -64,21 +65,21 @@ def error_bound(x: np.ndarray, w: np.ndarray) -> np.ndarray:
     return half_steps @ np.abs(w).T * 1.001 + rounding
 
 
-@pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize(("rows", "blocks"), SHAPES)
 @pytest.mark.parametrize("kind", MATRIX_TYPES, ids=lambda kind: kind.name)
-def test_linear(kind: TensorType, rows: int, blocks: int, isa: str) -> None:
+def test_linear(kind: TensorType, rows: int, blocks: int) -> None:
     program, source = case(kind, rows, blocks)
     expected = forward(reference(program, source), range(VOCAB))
     x, w = (source.values(name).astype(np.float64) for name in ("x.weight", "w.weight"))
     bound = error_bound(x, w)
-    executor, scalar = native(program, source, isa), native(program, source, "scalar")
+    scalar, executors = native(program, source, "scalar"), [native(program, source, isa) for isa in ISAS]
     for count in ROW_COUNTS:
         ids = (np.arange(count) * 5 + count) % VOCAB
-        executor.poison()
-        _, got = run(executor, chunk(ids))
-        assert np.all(np.abs(got - expected[ids]) <= bound[ids])
-        np.testing.assert_array_equal(got, run(scalar, chunk(ids))[1])
+        _, wanted = run(scalar, chunk(ids))
+        assert np.all(np.abs(wanted - expected[ids]) <= bound[ids])
+        for executor in executors:
+            executor.poison()
+            np.testing.assert_array_equal(run(executor, chunk(ids))[1], wanted, err_msg=executor.isa)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in MATRIX_TYPES if kind not in FLOAT_TYPES], ids=lambda kind: kind.name)
@@ -130,16 +131,15 @@ def mixed_source(program: Program, types: tuple[TensorType, ...]) -> MemorySourc
     return MemorySource(tensors)
 
 
-@pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("types", [MATRIX_TYPES, (TensorType.F32,), (TensorType.Q4_K, TensorType.Q6_K)])
-def test_gates_biases_residuals_and_norms(isa: str, threads: int, types: tuple[TensorType, ...]) -> None:
+def test_gates_biases_residuals_and_norms(threads: int, types: tuple[TensorType, ...]) -> None:
     """Fused into linears or as ops of their own: the same bits, near the reference."""
     program = gated_program(256, 512)
     source = mixed_source(program, types)
     expected = forward(reference(program, source), range(11))
-    fused = run(native(program, source, isa, num_threads=threads), chunk(range(11)))[1]
-    assert np.linalg.norm(fused - expected) < 1e-4 * np.linalg.norm(expected)
-    plain = run(native(program, source, isa, num_threads=threads, fused=False), chunk(range(11)))[1]
-    np.testing.assert_array_equal(fused, plain)
-    np.testing.assert_array_equal(fused, run(native(program, source, "scalar"), chunk(range(11)))[1])
+    _, scalar = run(native(program, source, "scalar"), chunk(range(11)))
+    assert np.linalg.norm(scalar - expected) < 1e-4 * np.linalg.norm(expected)
+    for isa, fused in product(ISAS, (True, False)):
+        _, got = run(native(program, source, isa, num_threads=threads, fused=fused), chunk(range(11)))
+        np.testing.assert_array_equal(got, scalar, err_msg=f"{isa}, fused: {fused}")

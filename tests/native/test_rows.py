@@ -1,6 +1,7 @@
 """Ops on rows: embedding, norm, RoPE, add, swiglu. Against float64, and bit for bit against scalar."""
 
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import pytest
@@ -45,36 +46,37 @@ def source_of(dim: int, **more: np.ndarray) -> MemorySource:
     return MemorySource({**tensors, "norm.weight": rng.standard_normal(dim), **more})
 
 
-def check(program: Program, source: MemorySource, isa: str, relative: float) -> None:
-    """Each value within `relative` of the largest of its row, or 1e-35; `late` ops see outputs in tiles of 32."""
+def check(program: Program, source: MemorySource, relative: float) -> None:
+    """On every instruction set; `late` ops see outputs in tiles of 32.
+
+    Each value within `relative` of the largest of its row, or 1e-35, and scalar code's on one thread to the bit.
+    """
     ids = np.arange(ROWS)[::-1].copy()
     expected = forward(reference(program, source), ids)
-    for threads in (1, 2):
+    scalar = run(native(program, source, "scalar"), chunk(ids))[1]
+    assert np.all(np.abs(scalar - expected) <= relative * np.abs(expected).max(axis=1, keepdims=True) + 1e-35)
+    for isa, threads in product(ISAS, (1, 2)):
         _, got = run(native(program, source, isa, num_threads=threads), chunk(ids))
-        assert np.all(np.abs(got - expected) <= relative * np.abs(expected).max(axis=1, keepdims=True) + 1e-35)
-        np.testing.assert_array_equal(got, run(native(program, source, "scalar"), chunk(ids))[1])
+        np.testing.assert_array_equal(got, scalar, err_msg=f"{isa}, {threads} threads")
 
 
-@pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("dim", [1, 5, 16, 33, 576])
-def test_rms_norm(dim: int, late: bool, isa: str) -> None:
-    check(program_of(dim, lambda b, x, y: b.rms_norm(x, "norm", 1e-5), late=late), source_of(dim), isa, 1e-6)
+def test_rms_norm(dim: int, late: bool) -> None:
+    check(program_of(dim, lambda b, x, y: b.rms_norm(x, "norm", 1e-5), late=late), source_of(dim), 1e-6)
 
 
-@pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("dim", [1, 7, 16, 100])
-def test_add(dim: int, late: bool, isa: str) -> None:
-    check(program_of(dim, lambda b, x, y: b.add(x, y), late=late), source_of(dim), isa, 2.0**-23)
+def test_add(dim: int, late: bool) -> None:
+    check(program_of(dim, lambda b, x, y: b.add(x, y), late=late), source_of(dim), 2.0**-23)
 
 
-@pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("dim", [1, 7, 16, 100])
-def test_swiglu(dim: int, late: bool, isa: str) -> None:
+def test_swiglu(dim: int, late: bool) -> None:
     """Gates from -3,000 to 3,000: where e^x overflows, too."""
-    check(program_of(dim, lambda b, x, y: b.swiglu(x, y), late=late), source_of(dim), isa, 1e-6)
+    check(program_of(dim, lambda b, x, y: b.swiglu(x, y), late=late), source_of(dim), 1e-6)
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -87,11 +89,10 @@ def test_swiglu_element_by_element(isa: str) -> None:
     np.testing.assert_allclose(run(native(program, source, isa), chunk([0]))[1], expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("pairing", ["half", "interleaved"])
 @pytest.mark.parametrize(("head_dim", "dim"), [(16, 16), (20, 6), (64, 64), (80, 32), (128, 128)])
 @pytest.mark.parametrize("scaled", [False, True])
-def test_rope(head_dim: int, dim: int, pairing: str, scaled: bool, isa: str) -> None:
+def test_rope(head_dim: int, dim: int, pairing: str, scaled: bool) -> None:
     """The whole head or its first `dim` elements; positions far from 0; with and without scaled frequencies."""
     factors = Weight("factors", (dim // 2,)) if scaled else None
     spec = RopeSpec(dim, 10000.0, pairing, (4.0,) * (dim // 2) if scaled else None, factors)  # type: ignore[arg-type]
@@ -102,9 +103,11 @@ def test_rope(head_dim: int, dim: int, pairing: str, scaled: bool, isa: str) -> 
     state = oracle.new_state()
     oracle.forward(state, np.zeros(900, np.int64), 0)
     expected = oracle.forward(state, ids)["logits"]
-    _, got = run(native(program, source, isa), chunk(ids, start=900))
-    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)
-    np.testing.assert_array_equal(got, run(native(program, source, "scalar"), chunk(ids, start=900))[1])
+    _, scalar = run(native(program, source, "scalar"), chunk(ids, start=900))
+    np.testing.assert_allclose(scalar, expected, rtol=0, atol=1e-6)
+    for isa in ISAS:
+        _, got = run(native(program, source, isa), chunk(ids, start=900))
+        np.testing.assert_array_equal(got, scalar, err_msg=isa)
 
 
 @pytest.mark.parametrize("threads", [1, 3])

@@ -59,14 +59,13 @@ def attention_by_loops(q: np.ndarray, k: np.ndarray, v: np.ndarray, softmax: Sof
     out = np.zeros_like(q)
     for row, head in np.ndindex(q.shape[:2]):
         kv_head = head // (q.shape[1] // k.shape[1])
-        first = 0 if softmax.window is None else max(0, row - softmax.window + 1)
-        scores = [softmax.scale * float(q[row, head] @ k[key, kv_head]) for key in range(first, row + 1)]
+        seen = slice(0 if softmax.window is None else max(0, row - softmax.window + 1), row + 1)
+        scores = softmax.scale * (k[seen, kv_head] @ q[row, head])
         if softmax.cap is not None:
-            scores = [softmax.cap * math.tanh(score / softmax.cap) for score in scores]
-        weights = [math.exp(score) for score in scores]
-        total = sum(weights) + (0 if softmax.sinks is None else math.exp(softmax.sinks[head]))
-        for key, weight in enumerate(weights, first):
-            out[row, head] += weight / total * v[key, kv_head]
+            scores = softmax.cap * np.tanh(scores / softmax.cap)
+        weights = np.exp(scores)
+        total = weights.sum() + (0 if softmax.sinks is None else math.exp(softmax.sinks[head]))
+        out[row, head] = weights / total @ v[seen, kv_head]
     return out
 
 

@@ -2,16 +2,13 @@
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.weights.hf_directory import safetensors_bytes
-from tests.weights.http_host import Host, serve
+from tests.weights.hub import Hub
 from tests.weights.test_gguf_shards import shard_path, write_model
 
 from twostroke.weights.cache import find_cached, list_cached, remove
@@ -19,17 +16,6 @@ from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.fetch import pull, resolve
 from twostroke.weights.gguf import GGUFFile
 
-PULL = """
-import sys
-from twostroke.errors import TwostrokeError
-from twostroke.weights.fetch import pull, resolve
-try:
-    path = pull(sys.argv[1], progress=lambda p: None)
-    assert resolve(sys.argv[1]) == path
-    print(path)
-except TwostrokeError as error:
-    print(type(error).__name__, error)
-"""
 ONE, TWO = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 FILES = {
     "config.json": b'{"model_type": "llama"}',
@@ -45,13 +31,13 @@ NEEDED = sorted(FILES.keys() - {"README.md", "pytorch_model.bin"})
 
 
 @pytest.fixture
-def hub(cache: Path) -> Iterator[Host]:
-    with serve(Host(b"")) as host:
-        publish(host, FILES)
-        yield host
+def hub(hub_host: Hub, cache: Path) -> Hub:
+    hub_host.begin(b"")
+    publish(hub_host, FILES)
+    return hub_host
 
 
-def publish(host: Host, files: Mapping[str, bytes], sums: Mapping[str, str] | None = None) -> None:
+def publish(host: Hub, files: Mapping[str, bytes], sums: Mapping[str, str] | None = None) -> None:
     """A repository owner/name: weights with their SHA-256, other files with Git's sum, or those of `sums`."""
     tree = [{"type": "file", "path": name, "size": len(body), "oid": "0" * 40} for name, body in files.items()]
     about = {"id": "owner/name", "siblings": [{"rfilename": name} for name in files]}
@@ -65,19 +51,13 @@ def publish(host: Host, files: Mapping[str, bytes], sums: Mapping[str, str] | No
         host.extra[f"/owner/name/resolve/main/{name}"] = ({"ETag": f'"{etag}"', "X-Repo-Commit": "0" * 40}, body, 200)
 
 
-def pull_from(host: Host, model: str) -> str:
-    environment = {**os.environ, "HF_ENDPOINT": host.url, "HF_HUB_DISABLE_TELEMETRY": "1"}
-    command = [sys.executable, "-c", PULL, model]
-    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.strip()
-
-
-def fetched(host: Host) -> list[str]:
+def fetched(host: Hub) -> list[str]:
     gets = [path for method, path, _ in host.requests if method == "GET" and "resolve" in path]
     return sorted(path.partition("/resolve/main/")[2] for path in gets)
 
 
-def test_a_directory(hub: Host) -> None:
-    path = Path(pull_from(hub, "hf:owner/name"))
+def test_a_directory(hub: Hub) -> None:
+    path = Path(hub.pull("hf:owner/name"))
     found = sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.is_file())
     assert found == NEEDED == fetched(hub)
     with Checkpoint.open(path) as checkpoint:
@@ -88,64 +68,64 @@ def test_a_directory(hub: Host) -> None:
     assert (cached.model, cached.path) == ("hf:owner/name", path)
     assert cached.num_bytes == sum(len(FILES[name]) for name in NEEDED)
     hub.requests.clear()
-    assert pull_from(hub, "hf:owner/name") == str(path) and not hub.requests
+    assert hub.pull("hf:owner/name") == str(path) and not hub.requests
     assert remove("hf:owner/name") > cached.num_bytes
     assert not path.exists() and find_cached("hf:owner/name") is None
 
 
-def test_a_directory_that_lost_a_file_is_fetched_again(hub: Host) -> None:
-    path = Path(pull_from(hub, "hf:owner/name"))
+def test_a_directory_that_lost_a_file_is_fetched_again(hub: Hub) -> None:
+    path = Path(hub.pull("hf:owner/name"))
     (path / ONE).unlink()
     assert find_cached("hf:owner/name") is None
     hub.requests.clear()
-    assert pull_from(hub, "hf:owner/name") == str(path)
+    assert hub.pull("hf:owner/name") == str(path)
     assert (path / ONE).read_bytes() == FILES[ONE]
     assert fetched(hub) == ["config.json", ONE]  # what is there and proved stays; the last file ends a fetch
 
 
 @pytest.mark.parametrize("name", [TWO, "config.json"])
-def test_a_wrong_sum_is_named_and_the_rest_is_kept(hub: Host, name: str) -> None:
+def test_a_wrong_sum_is_named_and_the_rest_is_kept(hub: Hub, name: str) -> None:
     wrong = "ab" * (32 if name == TWO else 20)
     publish(hub, FILES, {name: wrong})
-    answer = pull_from(hub, "hf:owner/name")
+    answer = hub.pull("hf:owner/name")
     assert answer.startswith(f"ChecksumError {name}: ") and answer.endswith(f"expected {wrong}")
     assert find_cached("hf:owner/name") is None
     publish(hub, FILES)
     hub.requests.clear()
-    path = Path(pull_from(hub, "hf:owner/name"))
+    path = Path(hub.pull("hf:owner/name"))
     assert (path / name).read_bytes() == FILES[name]
     assert ONE not in fetched(hub)
 
 
-def test_a_damaged_shard_is_refused(hub: Host) -> None:
+def test_a_damaged_shard_is_refused(hub: Hub) -> None:
     publish(hub, {**FILES, TWO: FILES[TWO][:-1]})
-    answer = pull_from(hub, "hf:owner/name")
+    answer = hub.pull("hf:owner/name")
     assert answer.startswith("FetchError hf:owner/name is not usable: ") and "cut short" in answer
     assert find_cached("hf:owner/name") is None
 
 
-def test_a_repository_without_a_model(hub: Host) -> None:
+def test_a_repository_without_a_model(hub: Hub) -> None:
     publish(hub, {"config.json": b"{}", "pytorch_model.bin": b""})
-    answer = pull_from(hub, "hf:owner/name")
+    answer = hub.pull("hf:owner/name")
     assert answer.startswith("ModelNotFoundError hf:owner/name: name one of its GGUF files")
     assert answer.endswith("it has none, and no model.safetensors with config.json")
 
 
-def test_shards_of_the_hub(hub: Host, tmp_path: Path) -> None:
+def test_shards_of_the_hub(hub: Hub, tmp_path: Path) -> None:
     write_model(tmp_path)
     files = {path.name: path.read_bytes() for path in tmp_path.glob("tiny-*")}
     publish(hub, files)
-    path = Path(pull_from(hub, "hf:owner/name"))
+    path = Path(hub.pull("hf:owner/name"))
     assert path.name == shard_path(tmp_path, 1).name and fetched(hub) == sorted(files)
     with GGUFFile.open(path) as file:
         assert list(file.names) == ["embed", "a", "b"]
     hub.requests.clear()
-    assert pull_from(hub, f"hf:owner/name/{path.name}") == str(path)
+    assert hub.pull(f"hf:owner/name/{path.name}") == str(path)
     (cached,) = list_cached()
     assert cached.num_bytes == sum(map(len, files.values()))
 
 
-def test_shards_of_an_address(hub: Host, tmp_path: Path) -> None:
+def test_shards_of_an_address(hub: Hub, tmp_path: Path) -> None:
     write_model(tmp_path)
     for path in tmp_path.glob("tiny-*"):
         hub.extra[f"/files/{path.name}"] = ({}, path.read_bytes(), 200)

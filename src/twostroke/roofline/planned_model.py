@@ -55,8 +55,14 @@ class PlannedModel:
     is_reformatted: bool = False
 
     def cost(self, kv: str) -> CostModel:
-        """What steps cost with this type of KV cache."""
-        return CostModel(self.program, Storage(self.bits, KV_BITS[kv]))
+        """What steps cost with this type of KV cache. Made once: a plan of many devices asks for one as often."""
+        if kv not in self._costs:
+            self._costs[kv] = CostModel(self.program, Storage(self.bits, KV_BITS[kv]))
+        return self._costs[kv]
+
+    @cached_property
+    def _costs(self) -> dict[str, CostModel]:
+        return {}
 
     def in_format(self, weights: str) -> "PlannedModel":
         """The same model in another format."""
