@@ -185,6 +185,7 @@ def test_2000_mutations(tmp_path: Path) -> None:
     """Any exception but ours fails. Most changes are caught; some (another type of equal size) leave a valid file."""
     content, fields = sound_file()
     path = tmp_path / "mutated.gguf"
+    path.write_bytes(content)
     outcomes = []
     tracemalloc.start()
     try:
@@ -193,12 +194,13 @@ def test_2000_mutations(tmp_path: Path) -> None:
             mutated = bytearray(content)
             for _ in range(1 + seed % 2):
                 spoil(mutated, fields[rng.integers(len(fields))], rng)
-            path.write_bytes(mutated)
+            with path.open("r+b") as file:  # in place: a file cut to nothing first waits for the disk
+                file.write(mutated)
             tracemalloc.reset_peak()
-            before, started = tracemalloc.get_traced_memory()[0], time.monotonic()
+            before, started = tracemalloc.get_traced_memory()[0], time.process_time()
             outcomes.append(open_and_read(path))
             assert tracemalloc.get_traced_memory()[1] - before < len(content) + SPARE_BYTES, seed
-            assert time.monotonic() - started < 5, seed
+            assert time.process_time() - started < 5, seed
     finally:
         tracemalloc.stop()
     assert 100 < sum(outcomes) < 1_000  # both outcomes are really exercised
