@@ -2,8 +2,10 @@
 
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
+from tests.axe import check_file, needs_browser
 from tests.bench.conftest import Run
 from tests.bench.streams import steady
 
@@ -44,6 +46,13 @@ def test_a_page_of_a_sweep(run: Run) -> None:
     assert page.count("Predicted for ") == 2 and page.count('"line three"') == 2
     assert "sesame" not in page
     assert len(page) < 200_000
+
+
+@pytest.mark.large
+@needs_browser
+def test_axe_finds_nothing_serious(run: Run, tmp_path: Path) -> None:
+    test = run([QUICK, QUICK, {"status": 429}], concurrency="1,2", requests=9, slo="ttft=1", **PLANNED)
+    check_file(page_of(test), tmp_path)
 
 
 def test_a_page_of_nothing_but_errors(run: Run) -> None:

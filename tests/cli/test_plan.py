@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.axe import check_file, needs_browser
 
 from twostroke.cli.main import main
 
@@ -76,6 +77,14 @@ def test_own_hardware_and_memory() -> None:
     assert (own["hardware"], own["prefill"], own["memory"]["capacity_bytes"]) == ("custom hardware", None, 8 << 30)
     more = json.loads(run(*PLAN, "--memory", "4", "--json").stdout)
     assert more["memory"]["fits"] is False
+
+
+@pytest.mark.large
+@needs_browser
+def test_axe_finds_nothing_serious(tmp_path: Path) -> None:
+    path = tmp_path / "plan.html"
+    assert run(*PLAN, "--html", str(path)).exit_code == 0
+    check_file(path.read_text("utf-8"), tmp_path)
 
 
 def test_the_page_needs_nothing_else_and_has_its_charts(tmp_path: Path) -> None:

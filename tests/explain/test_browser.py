@@ -1,19 +1,18 @@
 """The page in a browser: no fault that axe-core finds serious, in both themes; nothing wider than a phone; sliders.
 
-Needs Chromium and axe-core: the file axe.min.js that AXE_CORE names, or the package axe-core-python.
+Needs Chromium and axe-core: see tests.axe.
 """
 
 import json
-import os
 import re
-import shutil
 import subprocess
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.axe import axe_script, needs_browser
 from tests.cli.command_line import invoke
+from tests.server.browser import CHROMIUM
 
 from twostroke.explain.page import page_of
 from twostroke.explain.planned import planned_story
@@ -22,19 +21,9 @@ from twostroke.roofline.planned_model import find_planned
 from twostroke.roofline.planner import Scenario, again, make_plan
 from twostroke.roofline.target import find_target
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 THEMES = {"light": [], "dark": ["--blink-settings=preferredColorScheme=0"]}
 
-pytestmark = [pytest.mark.large, pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")]
-
-
-def axe_script() -> str:
-    package = find_spec("axe_core_python")
-    folder = Path(package.origin).parent if package is not None and package.origin else Path("/nowhere")
-    path = Path(os.environ.get("AXE_CORE") or folder / "axe.min.js")
-    if not path.exists():
-        pytest.skip("there is no axe-core")
-    return path.read_text("utf-8")
+pytestmark = [pytest.mark.large, needs_browser]
 
 
 def run_in(page: str, script: str, folder: Path, *flags: str) -> Any:

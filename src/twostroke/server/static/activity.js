@@ -65,7 +65,8 @@ function showLatest(step, now) {
   if (!step) return;
   const [start, length, prefill, decode] = step;
   const rows = [prefill && `${count(prefill)} prefill`, decode && `${count(decode)} decode`].filter(Boolean).join(" and ");
-  say(find("last-step"), `latest step: ${rows} rows in ${seconds(length)}, ${ago(now - start - length)}`);
+  const noun = prefill + decode === 1 ? "row" : "rows";
+  say(find("last-step"), `latest step: ${rows} ${noun} in ${seconds(length)}, ${ago(now - start - length)}`);
 }
 
 const ago = (value) => (value < 1.5 ? "now" : value < 90 ? `${Math.round(value)} s ago` : `${count(value / 60)} min ago`);
