@@ -4,8 +4,9 @@
 
 The other one is GuideLLM, installed in an environment of its own; PATH is its command. Both send completions of the
 same lengths, in turn, ROUNDS times; medians of the rounds' medians are compared. What GuideLLM calls inter-token
-latency is TPOT here, (last - first) / (tokens - 1); its own TPOT counts the first token too. The last line is JSON, in
-seconds.
+latency is TPOT here, (last - first) / (tokens - 1); its own TPOT counts the first token too. A generator also changes
+what it measures, by the text it asks for and by the CPU it takes: where the server is ours, each one's means are set
+beside the server's own of the same requests, from /metrics. The last line is JSON, in seconds.
 """
 
 import argparse
@@ -15,8 +16,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,6 +31,7 @@ from twostroke.weights.fetch import resolve
 from twostroke.weights.gguf import GGUFFile
 
 MAIN = "from twostroke.cli.main import main; main()"
+SERVERS_OWN = {"ttft": "twostroke_time_to_first_token_seconds", "tpot": "twostroke_time_per_output_token_seconds"}
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 
 
@@ -44,12 +49,15 @@ class Load:
 def ours(load: Load) -> dict[str, float]:
     command = [sys.executable, "-c", MAIN, "bench", "--url", load.url, "--json", "--endpoint", "completions"]
     command += ["--concurrency", str(load.streams), "--requests", str(load.requests), "--tokenizer", load.tokenizer]
+    command += ["--warmup", "0"]
     command += ["--prompt-tokens", str(load.prompt_tokens), "--output-tokens", str(load.output_tokens)]
     done = subprocess.run([*command, "--model", load.model], capture_output=True, text=True, check=True)
     (stage,) = json.loads(done.stdout)["stages"]
     return {
         "ttft": stage["ttft_s"]["p50"],
         "tpot": stage["tpot_s"]["p50"],
+        "ttft_mean": stage["ttft_s"]["mean"],
+        "tpot_mean": stage["tpot_s"]["mean"],
         "requests": stage["requests"]["succeeded"],
         "prompt_tokens": stage["prompt_tokens"]["a_request"]["mean"],
         "output_tokens": stage["output_tokens"]["a_request"]["mean"],
@@ -78,6 +86,8 @@ def guidellm(command: str, load: Load, folder: Path, seed: int) -> dict[str, flo
     return {
         "ttft": metrics["time_to_first_token_ms"]["successful"]["median"] / 1e3,
         "tpot": metrics["inter_token_latency_ms"]["successful"]["median"] / 1e3,
+        "ttft_mean": metrics["time_to_first_token_ms"]["successful"]["mean"] / 1e3,
+        "tpot_mean": metrics["inter_token_latency_ms"]["successful"]["mean"] / 1e3,
         "requests": outcomes["successful"],
         "prompt_tokens": metrics["prompt_token_count"]["successful"]["mean"],
         "output_tokens": metrics["output_token_count"]["successful"]["mean"],
@@ -95,14 +105,38 @@ def write_tokenizer(model: str, folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}', "utf-8")
 
 
+def sums_of(url: str) -> dict[str, float]:
+    """The server's own sums and counts so far; empty where it keeps none under these names."""
+    try:
+        with urllib.request.urlopen(f"{url}/metrics") as answer:
+            lines = [line.split() for line in answer.read().decode().splitlines()]
+    except urllib.error.HTTPError:
+        return {}
+    wanted = {f"{name}_{part}" for name in SERVERS_OWN.values() for part in ("sum", "count")}
+    return {line[0]: float(line[1]) for line in lines if line[0] in wanted}
+
+
+def beside_the_server(measure: Callable[[], dict[str, float]], url: str) -> dict[str, float]:
+    """What `measure` finds, and its means as parts of the server's own of the same requests."""
+    before = sums_of(url)
+    found, after = measure(), sums_of(url)
+    for metric, name in SERVERS_OWN.items():
+        if count := after.get(f"{name}_count", 0.0) - before.get(f"{name}_count", 0.0):
+            own = (after[f"{name}_sum"] - before.get(f"{name}_sum", 0.0)) / count
+            found[f"{metric}_of_server"] = found[f"{metric}_mean"] / own
+    return found
+
+
 def compare(command: str, load: Load, rounds: int) -> dict[str, Any]:
     found: dict[str, list[dict[str, float]]] = {"twostroke": [], "guidellm": []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_tokenizer(load.tokenizer, folder)
         for number in range(rounds):
-            found["twostroke"].append(ours(load))
-            found["guidellm"].append(guidellm(command, load, folder, time.time_ns() % 2**31))
+            seed = time.time_ns() % 2**31
+            found["twostroke"].append(beside_the_server(lambda: ours(load), load.url))
+            theirs = partial(guidellm, command, load, folder, seed)
+            found["guidellm"].append(beside_the_server(theirs, load.url))
             for who, results in found.items():
                 click.echo(f"{number} {who} " + str({key: round(value, 5) for key, value in results[-1].items()}))
     medians = {
@@ -132,6 +166,9 @@ def main() -> None:
     for metric, ratio in found["ratios"].items():
         values = "   ".join(f"{who} {medians[metric] * 1e3:.2f} ms" for who, medians in found["medians_s"].items())
         click.echo(f"{metric}   {values}   ratio {ratio:.3f}")
+        for who, results in found["rounds"].items():
+            if parts := [result[f"{metric}_of_server"] for result in results if f"{metric}_of_server" in result]:
+                click.echo(f"       {who}'s mean is {median(parts):.3f} of the server's own for the same requests")
     click.echo(json.dumps(found))
 
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,14 @@ def pytest_configure(config: pytest.Config) -> None:
         except EmulationError as why:
             raise pytest.UsageError(f"--emulate-amx: {why}") from None
         _core.available_isas = lambda: list(isas)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_fsync() -> Iterator[None]:
+    """Nothing here has to survive a loss of power; some tests write a thousand files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture(scope="session")

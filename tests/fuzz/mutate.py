@@ -1,8 +1,10 @@
-"""Seeded damage to bytes, to JSON-like values and to texts. Owns the ways of damage, not what is damaged."""
+"""Seeded damage to bytes, to JSON-like values and to texts. Owns the ways of damage and how its result is written,
+not what is damaged."""
 
 import json
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,12 @@ BOUNDARIES += [(1 << 63) - 1, 1 << 63, (1 << 64) - 1]
 NAMES = ["", ".", "..", "../secret", "/etc/passwd", "a/b", "a\\b", "a\0b", "\ud800", "x" * 5000, "config.json", "é\n"]
 VALUES: list[Any] = [*BOUNDARIES, -1, -(1 << 63), 0.5, 1e308, float("nan"), float("inf"), True, False, None, [], {}]
 VALUES += [[[[[]]]], [1, "a"], {"a": {}}, *NAMES]
+
+
+def rewrite(path: Path, content: bytes) -> None:
+    """A file anew: one that has just been written and is cut to nothing waits for the disk first."""
+    path.unlink(missing_ok=True)
+    path.write_bytes(content)
 
 
 def damage_bytes(content: bytes, rng: np.random.Generator) -> bytes:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from tests.fuzz.bounds import count_accepted
-from tests.fuzz.mutate import damage_value
+from tests.fuzz.mutate import damage_value, rewrite
 from tests.fuzz.test_models import forward
 from tests.fuzz.test_safetensors import damage_file
 from tests.golden_families import FOLDER, NATIVE
@@ -27,8 +27,8 @@ def test_damaged_checkpoints(tmp_path: Path, num_mutants: int) -> None:
             config = damage_value(config, rng)
         else:
             tensors = damage_file(tensors, rng)
-        (tmp_path / "config.json").write_text(json.dumps(config))
-        (tmp_path / "model.safetensors").write_bytes(tensors)
+        rewrite(tmp_path / "config.json", json.dumps(config).encode())
+        rewrite(tmp_path / "model.safetensors", tensors)
         model = load_model(tmp_path)
         try:
             forward(model, [token_id % model.config.vocab_size for token_id in IDS])

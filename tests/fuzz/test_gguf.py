@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 from tests.fuzz.bounds import count_accepted
-from tests.fuzz.mutate import BOUNDARIES, damage_bytes
+from tests.fuzz.mutate import BOUNDARIES, damage_bytes, rewrite
 from tests.weights.gguf_writer import Field, sound_file
 from tests.weights.test_gguf_damage import spoil
 
@@ -32,7 +32,7 @@ def test_damaged_files(tmp_path: Path, num_mutants: int) -> None:
     def attempt(seed: int) -> int:
         rng = np.random.default_rng(seed)
         mutant = damage(content, fields, rng)
-        path.write_bytes(mutant)
+        rewrite(path, mutant)
         read_all(path)
         return len(mutant)
 
@@ -78,7 +78,7 @@ def write_shards(folder: Path, rng: np.random.Generator) -> None:
         tensors = {f"t{number if rng.random() < 0.9 else 0}": (TensorType.Q8_0, (2, 32))}
         write_gguf(folder / name, split, tensors, lambda _: np.zeros(68, np.uint8))
         if rng.random() < 0.3:
-            (folder / name).write_bytes(damage_bytes((folder / name).read_bytes(), rng))
+            rewrite(folder / name, damage_bytes((folder / name).read_bytes(), rng))
 
 
 def rearrange(folder: Path, rng: np.random.Generator) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from tests.fuzz.bounds import count_accepted
-from tests.fuzz.mutate import damage_bytes, damage_json
+from tests.fuzz.mutate import damage_bytes, damage_json, rewrite
 from tests.weights.hf_directory import bf16, safetensors_bytes, write_directory
 from tests.weights.quantized_directory import GPTQ, Linear, awq, compressed, gptq, packed
 
@@ -35,7 +35,7 @@ def test_damaged_files(tmp_path: Path, num_mutants: int) -> None:
     write_directory(tmp_path, {"model.safetensors": PLAIN})
 
     def attempt(seed: int) -> int:
-        (tmp_path / "model.safetensors").write_bytes(damage_file(content, np.random.default_rng(seed)))
+        rewrite(tmp_path / "model.safetensors", damage_file(content, np.random.default_rng(seed)))
         return read_all(tmp_path, list(PLAIN))
 
     accepted = count_accepted(range(num_mutants), attempt)
@@ -61,7 +61,7 @@ def test_damaged_indices_and_links(tmp_path: Path, num_mutants: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         write_directory(folder, dict(zip(SHARDS, halves, strict=True)))
         if rng.random() < 0.6:
-            (folder / INDEX).write_bytes(damage_json((folder / INDEX).read_text(), rng))
+            rewrite(folder / INDEX, damage_json((folder / INDEX).read_text(), rng))
         if rng.random() < 0.4:
             shard = folder / SHARDS[rng.integers(2)]
             shard.unlink()
@@ -91,10 +91,10 @@ def test_damaged_quantised_models(tmp_path: Path, num_mutants: int) -> None:
         write_directory(tmp_path, {"model.safetensors": named}, {"quantization_config": quantization})
         if rng.random() < 0.5:
             config = tmp_path / "config.json"
-            config.write_bytes(damage_json(config.read_text(), rng))
+            rewrite(config, damage_json(config.read_text(), rng))
         else:
             file = tmp_path / "model.safetensors"
-            file.write_bytes(damage_file(file.read_bytes(), rng))
+            rewrite(file, damage_file(file.read_bytes(), rng))
         return read_all(tmp_path, ["a.weight"])
 
     accepted = count_accepted(range(num_mutants), attempt)

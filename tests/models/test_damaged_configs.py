@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.fuzz.mutate import rewrite
 from tests.golden_families import FOLDER, IN_GGUF, NAMES
 from tests.models.family_gguf import write_family_gguf
 
@@ -63,7 +64,7 @@ def test_damaged_directories(name: str, tmp_path: Path) -> None:
         rng, config = np.random.default_rng(seed), json.loads(sound)
         for _ in range(1 + int(rng.integers(2))):
             damage(config, rng, VALUES)
-        (tmp_path / "config.json").write_text(json.dumps(config))
+        rewrite(tmp_path / "config.json", json.dumps(config).encode())
         refused += is_refused(tmp_path)
     assert 0.05 * NUM_MUTANTS < refused < 0.95 * NUM_MUTANTS
 

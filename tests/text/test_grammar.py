@@ -1,6 +1,6 @@
 import json
 from threading import Thread
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -83,14 +83,14 @@ def test_a_string_that_is_closed_can_only_be_followed_by_more_json() -> None:
 
 @pytest.mark.parametrize("most", [100, 1000])
 def test_arrays_with_large_bounds_cost_little(most: int) -> None:
-    started = perf_counter()
+    started = process_time()
     state = constraint({"type": "array", "items": {"type": "number"}, "minItems": 10, "maxItems": most})
-    compiled = perf_counter() - started
+    compiled = process_time() - started
     assert accepted(state, TOKENIZER, json.dumps([1.5] * 9) + " ") == json.dumps([1.5] * 9)[:-1]
     rest = ", 1.5" * (most - 9)
-    started = perf_counter()
+    started = process_time()
     assert accepted(state, TOKENIZER, f"{rest}]") == f"{rest}]"
-    a_token = (perf_counter() - started) / len(rest)
+    a_token = (process_time() - started) / len(rest)
     assert state.is_stopped
     assert compiled < 0.5
     assert a_token < 2e-3
@@ -242,7 +242,7 @@ def test_threads_compile_together() -> None:
     ],
 )
 def test_repeats_that_multiply_are_refused(pattern: str) -> None:
-    started = perf_counter()
+    started = process_time()
     for make in (
         lambda: Grammar.regex(pattern),
         lambda: Grammar.json_schema({"items": {"pattern": pattern}}),
@@ -255,11 +255,11 @@ def test_repeats_that_multiply_are_refused(pattern: str) -> None:
     for step in (999983, 0.123457, 0, -1):
         with pytest.raises(InvalidRequestError, match="multipleOf"):
             Grammar.json_schema({"multipleOf": step})
-    assert perf_counter() - started < 1
+    assert process_time() - started < 1
 
 
 def test_work_is_bounded() -> None:
-    started = perf_counter()
+    started = process_time()
     for grammar in (
         Grammar.regex("(.*a){300}"),
         Grammar.regex("(a|b)*a(a|b){4000}"),
@@ -278,4 +278,4 @@ def test_work_is_bounded() -> None:
             accepted(state, TOKENIZER, '{"0": "aaaa' if "json" in grammar.text else "aaaaaaabab")
         except InvalidRequestError as error:
             assert len(str(error)) < 500
-    assert perf_counter() - started < 8
+    assert process_time() - started < 8
