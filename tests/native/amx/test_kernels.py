@@ -23,7 +23,7 @@ KINDS = ("Q4_1", "Q8_0", "Q4_K", "Q6_K", "IQ4_XS", "BF16")
 def test_linears(amx: str, tile_unit: TileUnit, kind: str) -> None:
     """The bits of scalar code; low-bit weights times 8 generated rows or more in byte tiles."""
     before = tile_unit.counts
-    test_linear.test_linear(TensorType[kind], 37, 4, amx)
+    test_linear.check_linear(TensorType[kind], 37, 4, (amx,))
     assert HAS_TILES or ((tile_unit.counts - before)["tdpbsud"] > 0) == (kind != "BF16")
 
 
