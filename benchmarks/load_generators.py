@@ -32,6 +32,7 @@ from twostroke.weights.gguf import GGUFFile
 
 MAIN = "from twostroke.cli.main import main; main()"
 SERVERS_OWN = {"ttft": "twostroke_time_to_first_token_seconds", "tpot": "twostroke_time_per_output_token_seconds"}
+PARTS = ("sum", "count")
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 
 
@@ -112,7 +113,7 @@ def sums_of(url: str) -> dict[str, float]:
             lines = [line.split() for line in answer.read().decode().splitlines()]
     except urllib.error.HTTPError:
         return {}
-    wanted = {f"{name}_{part}" for name in SERVERS_OWN.values() for part in ("sum", "count")}
+    wanted = {f"{name}_{part}" for name in SERVERS_OWN.values() for part in PARTS}
     return {line[0]: float(line[1]) for line in lines if line[0] in wanted}
 
 
@@ -121,8 +122,10 @@ def beside_the_server(measure: Callable[[], dict[str, float]], url: str) -> dict
     before = sums_of(url)
     found, after = measure(), sums_of(url)
     for metric, name in SERVERS_OWN.items():
-        if count := after.get(f"{name}_count", 0.0) - before.get(f"{name}_count", 0.0):
-            own = (after[f"{name}_sum"] - before.get(f"{name}_sum", 0.0)) / count
+        total, count = (after.get(f"{name}_{part}", 0.0) - before.get(f"{name}_{part}", 0.0) for part in PARTS)
+        if count:
+            # A short request that only tries the server's fields out adds to the count, and to TTFT next to nothing.
+            own = total / (found["requests"] if metric == "ttft" else count)
             found[f"{metric}_of_server"] = found[f"{metric}_mean"] / own
     return found
 
