@@ -30,7 +30,9 @@ bool has_avx512() {
            __builtin_cpu_supports("avx512vnni");
 }
 
-bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
+bool has_avx512_bf16() {
+    return has_avx512() && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vbmi");
+}
 
 // Linux hands out the tile registers on request (Documentation/arch/x86/xstate.rst).
 bool has_amx() {

@@ -6,16 +6,10 @@
 namespace twostroke {
 namespace TS_ISA {
 
-TS_INLINE void store_pairs(Bytes64 quad, F32x16 scale, F32x16 minimum, uint16_t* out) {
-    F32x16 w[4];
-    for (int i = 0; i < 4; ++i) w[i] = f_fma(scale, to_f32(i_and(i_shr(quad, 8 * i), 255)), minimum);
-    f_store_brains(out, w[0], w[1]);
-    f_store_brains(out + 32, w[2], w[3]);
-}
-
 // Columns `begin` .. `end` of a group, to out (columns / 2, 16, 2).
 template <class P, class Packed>
 static void expand_packed(const PackedMatrix& m, const uint8_t* data, int64_t begin, int64_t end, uint16_t* out) {
+    constexpr int kHalves = P::kHalves ? 2 : 1;
     const auto* blocks = reinterpret_cast<const Packed*>(data);
     Columns c;
     c.codebook = m.codebook;
@@ -23,13 +17,11 @@ static void expand_packed(const PackedMatrix& m, const uint8_t* data, int64_t be
     for (int64_t i = begin / P::kColumns; i < end / P::kColumns; ++i)
         for (int sub = 0; sub < P::kColumns / 32; ++sub) {
             P::load(blocks[i], sub, c);
-            for (int quad = 0; quad < 8; ++quad, out += 64) {
-                const int half = P::kHalves ? quad / 4 : 0;
-                if constexpr (P::kAffine) {
-                    store_pairs(c.quads[quad], c.scale[half], c.minimum[half], out);
-                } else {
-                    store_pairs(c.quads[quad], c.scale[half], f_mul(c.scale[half], f_set(-P::kOffset)), out);
-                }
+            for (int half = 0; half < kHalves; ++half) {
+                const F32x16 minimum = P::kAffine ? c.minimum[half] : f_mul(c.scale[half], f_set(-P::kOffset));
+                const Twice scales = f_twice(c.scale[half]), minimums = f_twice(minimum);
+                for (int quad = 0; quad < 8 / kHalves; ++quad, out += 64)
+                    store_quad(out, c.quads[half * 4 + quad], scales, minimums);
             }
         }
 }
