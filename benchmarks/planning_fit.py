@@ -6,7 +6,7 @@ not outweigh one of a fast machine. No share of a roof may exceed 1.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from twostroke.roofline.efficiency import Arithmetic
 from twostroke.roofline.hardware import HardwareSpec
 from twostroke.roofline.step_time import nominal_seconds
 from twostroke.roofline.target import target_of
-from twostroke.roofline.work import Work, prefill_steps, step_work
+from twostroke.roofline.work import RowKinds, Work, prefill_steps, step_work
 
 Array = npt.NDArray[np.float64]
 WEIGHT_CLASSES = ("float", "k_quant", "quantised", "mixture")
@@ -90,24 +90,24 @@ def case_work(case: Case, programs: Programs) -> Work:
     """All the work that a case's seconds were spent on."""
     cost, layers = programs.cost(case)
     settings = settings_of(case)
-    few = settings.few_rows
+    kinds = RowKinds(settings.few_rows)
     total = Work()
     if case.phase != "decode" and case.prompt:
         chunk = case.chunk or settings.chunk_tokens
         for shapes, count in prefill_steps(case.prompt, case.batch, chunk, case.depth).items():
             # A prompt taken token by token is decode in all but name.
             rows = {"generated": shapes} if chunk == 1 else {"prompts": shapes}
-            total += step_work(cost, layers, few_rows=few, **rows).times(count)
+            total += step_work(cost, layers, kinds=kinds, **rows).times(count)
     if case.phase == "decode":
         points = [case.depth + case.gen * (i + 0.5) / _GEN_POINTS for i in range(_GEN_POINTS)]
         for at in points:
             chunks = (ChunkShape(int(at), 1, 1),) * case.batch
-            total += step_work(cost, layers, generated=chunks, few_rows=few).times(1 / _GEN_POINTS)
+            total += step_work(cost, layers, generated=chunks, kinds=kinds).times(1 / _GEN_POINTS)
     if case.phase == "request":
         for i in range(_GEN_POINTS):
             at = int(case.prompt + case.gen * (i + 0.5) / _GEN_POINTS)
             chunks = (ChunkShape(at, 1, 1),) * case.batch
-            total += step_work(cost, layers, generated=chunks, few_rows=few).times((case.gen - 1) / _GEN_POINTS)
+            total += step_work(cost, layers, generated=chunks, kinds=kinds).times((case.gen - 1) / _GEN_POINTS)
     return total
 
 
@@ -122,11 +122,11 @@ def features(cases: Sequence[Case], programs: Programs) -> Array:
     for row, case in zip(rows, cases, strict=True):
         prompt_on = settings_of(case).prompt_on[case.weights]
         spec = spec_of(case.device, case.bandwidth)
-        nominal = astuple(nominal_seconds(case_work(case, programs), spec, "f32", prompt_on))
-        row[:5] = nominal[:5]
-        row[5 + WEIGHT_CLASSES.index(case.weights)] = nominal[5]
-        row[9 + WEIGHT_CLASSES.index(case.weights)] = nominal[6]
-        row[13] = nominal[7]
+        nominal = nominal_seconds(case_work(case, programs), spec, "f32", prompt_on)
+        row[:5] = nominal.step, nominal.layer, nominal.weights, nominal.experts, nominal.kv
+        row[5 + WEIGHT_CLASSES.index(case.weights)] = nominal.generated
+        row[9 + WEIGHT_CLASSES.index(case.weights)] = nominal.prompt
+        row[13] = nominal.attention + nominal.prompt_attention
     return rows
 
 

@@ -1,23 +1,29 @@
 """Which constants does this engine need on a CPU, and how right are they?
 
-    python benchmarks/planning_here.py [--write] [--repeats N]
+    python benchmarks/planning_here.py [--write]
 
 Times single steps of made-up models (random weights, several shapes and types) in the native executor: prefill and
-decode, one request and eight, short and long contexts. Takes the fastest tenth of the repeats, for what else runs only
-ever makes a step slower. Fits the constants of "twostroke/cpu" against the roofs that `twostroke probe` kept, so run
-that first. No model that people use is among those timed. The last line is JSON.
+decode, one request and more, short and long contexts; what the engine does between steps is timed on the same models.
+A machine's memory may be twice as fast at one time as at another, so reading the weights is timed before and after each
+step, and a step counts against that. Fits the constants of "twostroke/cpu" against the FLOP/s that `twostroke probe`
+kept. No model that people use is among those timed. Takes about three minutes; the last line is JSON.
 """
 
 import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, replace
+from statistics import median
+from time import perf_counter, process_time
 
 import numpy as np
 import numpy.typing as npt
-from planning_fit import NAMES, WEIGHT_CLASSES, Array, fit
+from planning_here_fit import Array, Constants, Timing, fit
 from planning_report import CONSTANTS
 
+from twostroke.engine.config import EngineConfig
+from twostroke.engine.engine import Engine
+from twostroke.engine.request import GenerationParams, Request
 from twostroke.models.config import ModelConfig
 from twostroke.models.registry import build_program
 from twostroke.native.batch import Batch, BatchChunk
@@ -26,27 +32,37 @@ from twostroke.native.threads import choose_threads
 from twostroke.program.cost import ChunkShape
 from twostroke.program.phase import Phase
 from twostroke.program.program import Program
-from twostroke.roofline.efficiency import weight_class
 from twostroke.roofline.probe import known_or_probed
 from twostroke.roofline.step_time import nominal_seconds
-from twostroke.roofline.work import step_work
+from twostroke.roofline.work import RowKinds, step_work
 from twostroke.weights.quantize import quantize
 from twostroke.weights.source import TensorInfo
 from twostroke.weights.tensor_types import TensorType
 
-_CONTEXT, _SEED = 2304, 7
+_CONTEXT, _SEED, _MOST, _TILE = 2304, 7, 8, 8
+_STEADY = 1.15  # how much faster reading may be before a step than after, for the step to count
+_BUSY = 0.9  # of the cores, how much the threads must have had
+_READ_S, _STEP_S, _ROUNDS = 0.02, 0.05, 3
 _BEGIN, _END = "# --- fitted by benchmarks/planning_here.py: do not edit ---", "# --- end of this engine ---"
+_EXPERTS = {"num_experts": 32, "experts_per_token": 4, "expert_ffn_dim": 512}
 SHAPES: Mapping[str, ModelConfig] = {
     name: ModelConfig("llama", name, layers, dim, heads, kv, size, ffn, vocab, _CONTEXT, 1e-5, size, tied_head=True)
     for name, layers, dim, heads, kv, size, ffn, vocab in (
-        ("narrow", 12, 512, 8, 2, 64, 1536, 8000),
-        ("middle", 8, 1024, 16, 4, 64, 2816, 16000),
-        ("wide", 4, 2048, 16, 4, 128, 5632, 16000),
+        ("narrow", 20, 512, 8, 4, 64, 1536, 24000),
+        ("middle", 8, 1024, 16, 4, 64, 2816, 32000),
+        ("wide", 3, 2048, 16, 4, 128, 5632, 16000),
     )
 }
-TYPES = (TensorType.Q4_1, TensorType.Q8_0, TensorType.Q4_K, TensorType.Q6_K, TensorType.BF16)
+MIXTURE = replace(SHAPES["middle"], name="mixture", **_EXPERTS)
+TYPES = (TensorType.Q4_1, TensorType.Q8_0, TensorType.Q4_K, TensorType.Q6_K)
+MODELS = (
+    *((config, kind) for config in SHAPES.values() for kind in TYPES),
+    *((SHAPES[name], TensorType.BF16) for name in ("narrow", "middle")),
+    (MIXTURE, TensorType.Q4_K),
+)
 # (prompt rows or 1 for decode, cached tokens, requests)
-STEPS = ((64, 0, 1), (256, 0, 1), (256, 1792, 1), (1, 160, 1), (1, 2048, 1), (1, 160, 8), (1, 2048, 8))
+PROMPTS = ((32, 0, 1), (128, 0, 1), (512, 0, 1), (512, 1536, 1), (128, 0, 4))
+GENERATED = ((1, 160, 1), (1, 2048, 1), (1, 160, 2), (1, 160, 4), (1, 160, 8), (1, 2048, 8))
 
 
 @dataclass(frozen=True)
@@ -74,39 +90,54 @@ class RandomWeights:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """A step that was timed: nominal seconds by constant, and what it took."""
-
-    name: str
-    row: tuple[float, ...]
-    seconds: float
-
-
-def time_model(config: ModelConfig, kind: TensorType, repeats: int) -> Iterator[Timing]:
+def time_model(config: ModelConfig, kind: TensorType) -> Iterator[Timing]:
     """All steps of a model."""
     threads = choose_threads(None).num_threads
-    spec = known_or_probed(threads)
+    known = known_or_probed(threads)
     program = build_program(config)
     blocks = -(-_CONTEXT // BLOCK_TOKENS)
-    settings = ExecutorConfig(threads, (8 * blocks,), _CONTEXT)
+    settings = ExecutorConfig(threads, (_MOST * blocks,), _CONTEXT)
     executor = NativeExecutor(program, RandomWeights(program, kind), settings)
-    share = WEIGHT_CLASSES.index(weight_class(kind.name.lower()))
-    for rows, start, requests in STEPS:
-        batch = _batch(rows, start, requests, blocks, config.vocab_size)
-        taken = sorted(executor.collect(executor.submit(batch)).seconds for _ in range(_times(repeats, rows)))
+    one, most = (seconds_between(executor, config, requests) for requests in (1, _MOST))
+    label = "mixture" if config.num_experts else kind.name.lower()
+    steps = [(step, _batch(*step, blocks, config.vocab_size)) for step in (*PROMPTS, *GENERATED)]
+    seen = [(step, *found) for _ in range(_ROUNDS) for step, batch in steps if (found := _timed(executor, batch))]
+    for step in dict.fromkeys(step for step, _, _ in seen):
+        rows, start, requests = step
+        seconds, byte_s = min(found[1:] for found in seen if found[0] == step)
         shapes = [ChunkShape(start, rows, 1)] * requests
         chunks = {"generated": shapes} if rows == 1 else {"prompts": shapes}
-        work = step_work(executor.cost, config.num_layers, **chunks)
-        nominal = astuple(nominal_seconds(work, spec, "16bit", "16bit"))
-        row = np.zeros(len(NAMES))
-        row[:5], row[5 + share], row[9 + share], row[13] = nominal[:5], nominal[5], nominal[6], nominal[7]
+        work = step_work(executor.cost, config.num_layers, kinds=RowKinds(tile=_TILE), **chunks)
+        # Caches are read at the smallest working set's rate, all else at the rate of then.
+        spec = replace(known, read_bandwidth=((1, known.read_bandwidth[0][1]), (2, byte_s)))
+        nominal = nominal_seconds(work, spec, "16bit", "16bit")
         name = f"{config.name} {kind.name} {rows}@{start} x{requests}"
-        yield Timing(name, tuple(row), taken[len(taken) // 10])
+        yield Timing(name, label, nominal, seconds + one + (most - one) * (requests - 1) / (_MOST - 1))
 
 
-def _times(repeats: int, rows: int) -> int:
-    return repeats * 6 if rows == 1 else repeats
+def _timed(executor: NativeExecutor, batch: Batch) -> tuple[float, float] | None:
+    """Seconds of the step, fastest of a few, with the bytes per second that memory gave meanwhile; None where reading
+    was not steady, or the threads did not have their cores to themselves."""
+    before, taken = executor.probe_weights(_READ_S), []
+    since, cpu = perf_counter(), process_time()
+    while not taken or perf_counter() - since < _STEP_S:
+        taken.append(executor.collect(executor.submit(batch)).seconds)
+    busy = (process_time() - cpu) / (perf_counter() - since) / executor.config.num_threads
+    after = executor.probe_weights(_READ_S)
+    if max(before, after) > _STEADY * min(before, after) or busy < _BUSY:
+        return None
+    return min(taken), (before + after) / 2
+
+
+def seconds_between(executor: NativeExecutor, config: ModelConfig, requests: int) -> float:
+    """What the engine takes for a decode step besides the core."""
+    engine = Engine(executor, EngineConfig(config.vocab_size, _CONTEXT, prefix_cache=False, speculation=False))
+    for index in range(requests):
+        engine.submit(Request(str(index), [index + 1] * 8, GenerationParams(max_tokens=20, ignore_eos=True)))
+    while engine.has_work:
+        engine.step()
+    steps = [record for record in engine.ledger.recent if Phase.PREFILL not in record.phases]
+    return median(record.seconds - record.native_seconds for record in steps)
 
 
 def _batch(rows: int, start: int, requests: int, blocks: int, vocab: int) -> Batch:
@@ -126,21 +157,24 @@ def _batch(rows: int, start: int, requests: int, blocks: int, vocab: int) -> Bat
     )
 
 
-def constants(factors: Array, errors: Array) -> str:
-    """The class, for efficiency.toml."""
-    values = dict(zip(NAMES, factors, strict=True))
-    lines = ['[classes."twostroke/cpu"]', f"step_s = {values['step_s']:.3g}", f"layer_s = {values['layer_s']:.3g}"]
-    lines += [f"{name} = {1 / values[name]:.3g}" for name in ("weights", "experts", "kv")]
-    for phase in ("generated", "prompt"):
-        shares = ", ".join(f"{kind} = {1 / values[f'{phase}.{kind}']:.3g}" for kind in WEIGHT_CLASSES)
-        lines.append(f"{phase} = {{ {shares} }}")
-    lines += [f"attention = {1 / values['attention']:.3g}", 'generated_on = "16bit"', 'prompt_on = "16bit"']
-    lines += ["few_rows = 1000000", "chunk_tokens = 512"]
-    spread = float(np.quantile(np.abs(errors), 0.8))
-    lines.append(f'source = "{len(errors)} steps of made-up models timed on a 2-core AVX-512 machine, fitted"')
+def constants(found: Constants, errors: Mapping[str, Array]) -> str:
+    """The class, for efficiency.toml. `errors` are log(predicted / measured), held out, by what was run."""
+    values = found.factors
+    lines = ['[classes."twostroke/cpu"]']
+    lines += [f"{name}_s = {values[name]:.3g}" for name in ("step", "layer", "request")]
+    shares = ("weights", "experts", "kv", "attention", "prompt_attention", "activations")
+    lines += [f"{name} = {1 / values[name]:.3g}" for name in shares]
+    for part in ("generated", "tiled", "prompt"):
+        kinds = {name.partition(".")[2]: value for name, value in values.items() if name.startswith(f"{part}.")}
+        lines.append(f"{part} = {{ {', '.join(f'{kind} = {1 / value:.3g}' for kind, value in kinds.items())} }}")
+    lines += [f"overlap = {found.overlap}", f"tile_rows = {_TILE}", "few_rows = 1000000", "chunk_tokens = 512"]
+    lines += ['generated_on = "16bit"', 'prompt_on = "16bit"']
+    count = sum(len(each) for each in errors.values())
+    lines.append(f'source = "{count} timings of steps of made-up models on a 2-core AVX-512 machine, fitted"')
     lines.append('[classes."twostroke/cpu".bands]')
-    band = f"[{1 - spread:.3f}, {1 + spread:.3f}]"
-    lines += [f'"{run}" = {band}' for run in ("decode", "batched decode", "prefill", "batched prefill")]
+    for run, each in errors.items():
+        low, high = np.exp(np.quantile(-each, (0.1, 0.9)))
+        lines.append(f'"{run}" = [{min(low, 1.0):.3f}, {max(high, 1.0):.3f}]')
     return "\n".join(lines)
 
 
@@ -151,30 +185,40 @@ def write(text: str) -> None:
     CONSTANTS.write_text(f"{head.rstrip()}\n\n{_BEGIN}\n\n{text}\n\n{_END}\n{tail.lstrip()}", "utf-8")
 
 
-def held_out(timings: Sequence[Timing], rows: Array, seconds: Array) -> Array:
-    """Relative errors of each shape's steps by constants fitted without that shape."""
+def held_out(timings: Sequence[Timing]) -> Array:
+    """log(predicted / measured) of each shape's steps by constants fitted without that shape. The mixture stands alone:
+    its are those of the fit itself."""
+    names = [timing.name.split()[0] for timing in timings]
     errors = np.zeros(len(timings))
-    shapes = np.array([timing.name.split()[0] for timing in timings])
-    for shape in sorted(set(shapes)):
-        own = shapes == shape
-        errors[own] = rows[own] @ fit(rows[~own], seconds[~own]) / seconds[own] - 1
+    for shape in dict.fromkeys(names):
+        own = [index for index, name in enumerate(names) if name == shape]
+        rest = [timing for timing, name in zip(timings, names, strict=True) if name != shape or shape == MIXTURE.name]
+        mine = [timings[index] for index in own]
+        errors[own] = np.log(fit(rest).seconds(mine)) - np.log([timing.seconds for timing in mine])
     return errors
+
+
+def by_run(timings: Sequence[Timing], errors: Array) -> dict[str, Array]:
+    """Errors by what was run, as bands are named."""
+    found: dict[str, list[float]] = {}
+    for timing, error in zip(timings, errors, strict=True):
+        step, requests = timing.name.split()[-2:]
+        run = "decode" if step.startswith("1@") else "prefill"
+        run = run if requests == "x1" else f"batched {run}"
+        found.setdefault(f"mixture {run}" if timing.kind == "mixture" else run, []).append(float(error))
+    return {run: np.array(each) for run, each in found.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--write", action="store_true", help="replace the constants in efficiency.toml")
-    parser.add_argument("--repeats", type=int, default=6)
     options = parser.parse_args()
-    timings = [
-        timing for config in SHAPES.values() for kind in TYPES for timing in time_model(config, kind, options.repeats)
-    ]
-    rows, seconds = np.array([timing.row for timing in timings]), np.array([timing.seconds for timing in timings])
-    errors, factors = held_out(timings, rows, seconds), fit(rows, seconds)
+    timings = [timing for config, kind in MODELS for timing in time_model(config, kind)]
+    errors, found = held_out(timings), fit(timings)
     for timing, error in zip(timings, errors, strict=True):
-        print(f"{timing.name:32s} {1e3 * timing.seconds:9.3f} ms {error:+7.1%}")  # noqa: T201
+        print(f"{timing.name:32s} {1e3 * timing.seconds:9.3f} ms {np.expm1(error):+7.1%}")  # noqa: T201
     if options.write:
-        write(constants(factors, errors))
+        write(constants(found, by_run(timings, errors)))
     print(json.dumps({"steps": len(timings), "median": float(np.median(np.abs(errors)))}))  # noqa: T201
 
 

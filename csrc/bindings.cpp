@@ -235,11 +235,17 @@ NB_MODULE(_core, m) {
             "isa"_a, "num_threads"_a, "max_rows"_a, "max_context"_a, "kv_type"_a, "num_blocks"_a)
         .def(
             "add_matrix",
-            [](Executor& self, int type, int64_t rows, int64_t cols, In<uint8_t> data, int codebook) {
-                nb::gil_scoped_release release;
-                return self.add_matrix(static_cast<TensorType>(type), rows, cols, data.data(), codebook);
+            [](Executor& self, int type, int64_t rows, int64_t cols, int codebook) {
+                return self.add_matrix(static_cast<TensorType>(type), rows, cols, codebook);
             },
-            "tensor_type"_a, "rows"_a, "cols"_a, "data"_a, "codebook"_a)
+            "tensor_type"_a, "rows"_a, "cols"_a, "codebook"_a)
+        .def(
+            "pack_rows",
+            [](Executor& self, int matrix, int64_t first, int64_t count, In<uint8_t> data) {
+                nb::gil_scoped_release release;
+                self.pack_rows(matrix, first, count, data.data());
+            },
+            "matrix"_a, "first"_a, "count"_a, "data"_a)
         .def("add_codebook",
              [](Executor& self, In<int8_t> entries) {
                  return self.add_codebook(entries.data(), static_cast<int64_t>(entries.size()));

@@ -20,24 +20,28 @@ int Executor::add_codebook(const int8_t* entries, int64_t size) {
     return static_cast<int>(codebooks_.size()) - 1;
 }
 
-int Executor::add_matrix(TensorType type, int64_t rows, int64_t cols, const uint8_t* data, int codebook) {
+int Executor::add_matrix(TensorType type, int64_t rows, int64_t cols, int codebook) {
     const size_t group_bytes = packed_group_bytes(type, cols);
-    const int64_t groups = (rows + kLanes - 1) / kLanes;
-    const size_t bytes = group_bytes * static_cast<size_t>(groups);
-    uint8_t* packed = weights_.take(bytes);
+    const size_t bytes = group_bytes * static_cast<size_t>((rows + kLanes - 1) / kLanes);
+    const int8_t* entries = codebook < 0 ? nullptr : at(codebooks_, codebook).data();
+    matrices_.push_back({type, rows, cols, weights_.take(bytes), group_bytes, entries});
+    weight_bytes_ += bytes;
+    return static_cast<int>(matrices_.size()) - 1;
+}
+
+void Executor::pack_rows(int matrix, int64_t first, int64_t count, const uint8_t* data) {
+    const PackedMatrix& m = at(matrices_, matrix);
+    auto* packed = const_cast<uint8_t*>(m.data) + static_cast<size_t>(first / kLanes) * m.group_bytes;  // of weights_
+    const int64_t groups = (count + kLanes - 1) / kLanes;
     const int64_t num_parts = std::min<int64_t>(groups, 8 * threads_.size());
     threads_.run_stages(1, [&](int) {
         int stage = 0;
         threads_.stage(stage, num_parts, [&](int64_t i) {
             const Part part = part_of(groups, static_cast<int>(i), static_cast<int>(num_parts));
             for (int64_t group = part.begin; group < part.end; ++group)
-                pack_group(type, data, rows, cols, group, packed + static_cast<size_t>(group) * group_bytes);
+                pack_group(m.type, data, count, m.cols, group, packed + static_cast<size_t>(group) * m.group_bytes);
         });
     });
-    weight_bytes_ += bytes;
-    const int8_t* entries = codebook < 0 ? nullptr : at(codebooks_, codebook).data();
-    matrices_.push_back({type, rows, cols, packed, group_bytes, entries});
-    return static_cast<int>(matrices_.size()) - 1;
 }
 
 int Executor::add_vector(const float* data, int64_t size) {

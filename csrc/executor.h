@@ -75,7 +75,9 @@ class Executor {
     explicit Executor(const ExecutorConfig& config);
 
     // Weights and tables; each returns an id.
-    int add_matrix(TensorType type, int64_t rows, int64_t cols, const uint8_t* data, int codebook);
+    int add_matrix(TensorType type, int64_t rows, int64_t cols, int codebook);
+    // Rows [first, first + count) of a matrix that was added; `first` is a multiple of 16, `count` too but at the end.
+    void pack_rows(int matrix, int64_t first, int64_t count, const uint8_t* data);
     int add_codebook(const int8_t* entries, int64_t size);  // for add_matrix; -1 there means none
     int add_vector(const float* data, int64_t size);
     // Cosines and sines are multiplied by `magnitude`.

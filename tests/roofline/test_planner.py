@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from twostroke.errors import ConfigError, ContextLengthError, UnsupportedModelError
-from twostroke.roofline.efficiency import find_efficiency, load_classes
+from twostroke.roofline.efficiency import WeightMix, find_efficiency, load_classes
 from twostroke.roofline.hardware_catalogue import load_hardware
 from twostroke.roofline.memory_sum import kept_bytes, token_bytes
 from twostroke.roofline.model_catalogue import load_models
@@ -46,9 +46,27 @@ def test_no_share_of_a_roof_is_above_1() -> None:
     for name in load_classes():
         engine, _, hardware = name.partition("/")
         for kind in ("float", "k_quant", "quantised", "mixture"):
-            found = find_efficiency(engine, hardware, kind)
-            assert min(found.factors[:2]) >= 0, name
-            assert min(found.factors[2:]) >= 1, name
+            mix = WeightMix(kind, {4.5: 3.0, 8.5: 1.0}, {4.5: 1.0})
+            found = find_efficiency(engine, hardware, mix)
+            assert min(found.factors[:3]) >= 0, name
+            assert min(found.factors[3:11]) >= 1, name
+            assert found.overlap >= 1, name
+
+
+def test_types_count_by_their_share_of_the_time() -> None:
+    """Three parts of Q4_K and one of Q8_0; a width that was not timed counts as the nearest that was."""
+    found = {
+        width: find_efficiency("twostroke", "cpu", WeightMix("k_quant", {width: 1.0}, {4.5: 1.0})).generated
+        for width in (4.5, 8.5, 4.6)
+    }
+    both = find_efficiency("twostroke", "cpu", WeightMix("k_quant", {4.5: 3.0, 8.5: 1.0}, {4.5: 1.0}))
+    assert both.generated == pytest.approx(4 / (3 / found[4.5] + 1 / found[8.5]))
+    assert found[4.6] == found[4.5] != found[8.5]
+
+
+def test_a_model_s_mix_counts_the_output_for_generated_rows_only() -> None:
+    mix = find_planned("llama-3.1-8b", "q4_k_m").weight_mix
+    assert sum(mix.generated.values()) - sum(mix.prompt.values()) == 128256 * 4096
 
 
 def test_no_prediction_is_above_the_nominal_roofs() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from twostroke.errors import ConfigError
-from twostroke.roofline.efficiency import find_efficiency, hardware_class, weight_class
+from twostroke.roofline.efficiency import WeightMix, find_efficiency, hardware_class, weight_class
 from twostroke.roofline.hardware_catalogue import load_hardware
 from twostroke.roofline.target import custom_target, find_target, with_memory
 
@@ -40,7 +40,7 @@ def test_kinds_of_hardware(name: str, kind: str) -> None:
 def test_every_device_is_of_a_kind_that_some_engine_was_measured_on_or_says_so() -> None:
     for device in load_hardware().values():
         kind = hardware_class(device.name, device.kind)
-        found = find_efficiency("llama.cpp", kind, "k_quant")
+        found = find_efficiency("llama.cpp", kind, WeightMix("k_quant"))
         assert found.name == f"llama.cpp/{kind}" or "nobody measured" in found.source
 
 

@@ -7,7 +7,7 @@ from twostroke.program.cost import ChunkShape, CostModel, Storage
 from twostroke.program.passes import fuse
 from twostroke.program.phase import Phase
 from twostroke.roofline.model_catalogue import find_model
-from twostroke.roofline.work import prefill_steps, step_work
+from twostroke.roofline.work import RowKinds, prefill_steps, step_work
 
 
 def cost_of(name: str) -> tuple[CostModel, int]:
@@ -31,10 +31,18 @@ def test_the_parts_add_up_to_the_cost_of_the_same_step(name: str) -> None:
 def test_generated_rows_beyond_few_count_as_prompt_rows() -> None:
     cost, layers = cost_of("llama-3.1-8b")
     rows = [ChunkShape(10, 1, 1)] * 32
-    few, many = (step_work(cost, layers, generated=rows, few_rows=number) for number in (8, 64))
+    few, many = (step_work(cost, layers, generated=rows, kinds=RowKinds(number)) for number in (8, 64))
     assert few.generated_flops == pytest.approx(many.generated_flops / 4)
     assert few.prompt_flops == pytest.approx(3 * few.generated_flops)
     assert few.flops == pytest.approx(many.flops)
+
+
+def test_whole_tiles_of_generated_rows_are_counted_apart() -> None:
+    cost, layers = cost_of("llama-3.1-8b")
+    work = step_work(cost, layers, generated=[ChunkShape(10, 1, 1)] * 19, kinds=RowKinds(tile=8))
+    assert work.tiled_flops / work.generated_flops == pytest.approx(16 / 3)
+    assert (work.prompt_flops, work.requests) == (0, 19)
+    assert RowKinds(few=10, tile=8).shares(20) == pytest.approx((0.1, 0.4, 0.5))
 
 
 @pytest.mark.parametrize(

@@ -1,34 +1,36 @@
 """`plan --check`: the plan's own scenario run here, predicted beside measured. Owns the comparison.
 
-Random tokens are run, so that no answer ends early and no prefix is known; the fastest of a few runs is compared, for
-what else the machine does only ever makes it slower.
+It is run as `bench` runs it. Where neighbours share a machine's memory, that may be half as fast as the probe found it;
+so the plan is also made anew with the rate at which the weights were read between the runs.
 """
 
 import json
-import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import median
 
 import click
 
+from twostroke.bench.cell import Pass, Scenario
+from twostroke.bench.in_process import passes
 from twostroke.cli.figures import bytes_text, table
 from twostroke.errors import ConfigError
 from twostroke.explain.figures import time_text
 from twostroke.llm.llm import LLM
-from twostroke.program.phase import Phase
+from twostroke.roofline.hardware import ReadPoint
 from twostroke.roofline.memory import peak_rss_bytes
-from twostroke.roofline.planner import Plan
+from twostroke.roofline.planner import Plan, make_plan
 
-_RUNS = 3
-_SEED = 20
+_RUNS, _READ_S = 3, 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the run took: prefill of all prompts, a decode step, the most memory resident."""
+    """What the run took: prefill of all prompts, a decode step, the most memory resident; and the rate of memory."""
 
     prefill_s: float
     tpot_s: float
     rss_bytes: int
+    byte_s: float
 
 
 def check_plan(plan: Plan, as_json: bool) -> None:
@@ -36,45 +38,66 @@ def check_plan(plan: Plan, as_json: bool) -> None:
     if not plan.target.is_here:
         raise ConfigError("--check runs here: it needs --hardware this")
     measured = _measure(plan)
-    prefill = plan.prefill.total if plan.prefill is not None else float("nan")
+    spec = replace(plan.target.spec, read_bandwidth=_at_rate(plan, measured.byte_s))
+    then = make_plan(plan.model, replace(plan.target, spec=spec), plan.scenario)
+    size = (plan.memory.total_bytes, plan.memory.total_bytes, float(measured.rss_bytes))
     rows = {
-        "prefill_s": (prefill, measured.prefill_s),
-        "tpot_s": (plan.tpot_s, measured.tpot_s),
-        "memory_bytes": (plan.memory.total_bytes, float(measured.rss_bytes)),
+        "prefill_s": (_prefill_s(plan), _prefill_s(then), measured.prefill_s),
+        "tpot_s": (plan.tpot_s, then.tpot_s, measured.tpot_s),
+        "memory_bytes": size,
     }
     if as_json:
-        fields = {name: {"predicted": was, "measured": now, "ratio": was / now} for name, (was, now) in rows.items()}
-        click.echo(json.dumps({"model": plan.model.name, "check": fields}))
+        fields = {
+            name: {"predicted": was, "predicted_then": so, "measured": now, "ratio": was / now, "ratio_then": so / now}
+            for name, (was, so, now) in rows.items()
+        }
+        rates = {"probed": _probed(plan), "then": measured.byte_s}
+        click.echo(json.dumps({"model": plan.model.name, "check": fields, "read_byte_s": rates}))
         return
-    lines = [("", "predicted", "measured", "predicted/measured")]
-    for (name, (was, now)), label in zip(rows.items(), ("prefill", "a token", "memory"), strict=True):
+    then_text = f"at {measured.byte_s / 1e9:.0f} GB/s"
+    lines = [("", "predicted", then_text, "measured", "predicted/measured", then_text)]
+    for (name, (was, so, now)), label in zip(rows.items(), ("prefill", "a token", "memory"), strict=True):
         text = bytes_text if name == "memory_bytes" else time_text
-        lines.append((label, text(was), text(now), f"{was / now:.2f}"))
+        lines.append((label, text(was), text(so), text(now), f"{was / now:.2f}", f"{so / now:.2f}"))
     for line in table(lines):
         click.echo(line)
+    click.echo(
+        f"memory was read at {measured.byte_s / 1e9:.0f} GB/s meanwhile; the probe found {_probed(plan) / 1e9:.0f}"
+    )
+
+
+def _probed(plan: Plan) -> float:
+    """Bytes per second that the plan counts on for its weights."""
+    return plan.target.spec.bytes_per_s_at(plan.model.weight_bytes)
+
+
+def _at_rate(plan: Plan, byte_s: float) -> tuple[ReadPoint, ...]:
+    """The probed curve with all sets that no cache holds read as much slower or faster as the weights were."""
+    change, points = byte_s / _probed(plan), plan.target.spec.read_bandwidth
+    return tuple((size, rate * change if size > points[0][0] else rate) for size, rate in points)
+
+
+def _prefill_s(plan: Plan) -> float:
+    return plan.prefill.total if plan.prefill is not None else float("nan")
 
 
 def _measure(plan: Plan) -> Measured:
-    scenario, draw = plan.scenario, random.Random(_SEED)
+    """As `bench` times it: medians over passes. Memory is read before and after each, for it may be twice as fast at
+    one time as at another."""
+    scenario = plan.scenario
+    cell = Scenario(scenario.prompt, scenario.answer, scenario.batch, 0)
     own = plan.model.weights if plan.model.is_reformatted else None
+    found: list[Pass] = []
     with LLM(
-        plan.model.name,
-        context=scenario.context,
-        max_batch=scenario.batch,
-        kv=scenario.kv,
-        weights=own,
-        speculation=False,
+        plan.model.name, context=cell.context, max_batch=cell.batch, kv=scenario.kv, weights=own, speculation=False
     ) as llm:
-        runs = [_run(llm, plan, draw) for _ in range(_RUNS)]
-    return Measured(min(first for first, _ in runs), min(each for _, each in runs), peak_rss_bytes())
-
-
-def _run(llm: LLM, plan: Plan, draw: random.Random) -> tuple[float, float]:
-    """Seconds of the prefill of a batch, and of a decode step, as the engine's ledger has them."""
-    scenario, vocab = plan.scenario, plan.model.config.vocab_size
-    prompts = [[draw.randrange(vocab) for _ in range(scenario.prompt)] for _ in range(scenario.batch)]
-    before = {phase: llm.totals(phase) for phase in Phase}
-    llm.generate(prompts, max_tokens=scenario.answer, ignore_eos=True, temperature=0.0)
-    spent = {phase: llm.totals(phase).seconds - before[phase].seconds for phase in Phase}
-    rows = llm.totals(Phase.DECODE).tokens - before[Phase.DECODE].tokens
-    return spent[Phase.PREFILL], spent[Phase.DECODE] / rows * scenario.batch
+        read = [llm.probe_weights(_READ_S)]
+        for one in passes(llm, cell, _RUNS):
+            found.append(one)
+            read.append(llm.probe_weights(_READ_S))
+    return Measured(
+        median(one.prefill.seconds for one in found if one.prefill is not None),
+        median(one.decode.seconds / one.decode.steps for one in found if one.decode is not None),
+        peak_rss_bytes(),
+        median(read),
+    )

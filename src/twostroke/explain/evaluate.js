@@ -52,25 +52,45 @@ function sized(weights, bits) {
   return bits === null ? weights.bytes : weights.fixed + weights.per_bit * bits;
 }
 
-// The work of a step, its FLOPs by how they are computed. `fewRows` generated rows run as such, more as prompts do.
-function work(data, bits, chunks, fewRows) {
+// The work of a step, its FLOPs by how they are computed: of generated rows, those beyond few_rows run as prompts do, and
+// whole tiles of tile_rows together.
+function work(data, bits, chunks, engine) {
   const prompts = chunks.filter((chunk) => chunk.phase === "prefill");
   const generated = chunks.filter((chunk) => chunk.phase === "decode");
-  const found = { weights: 0, experts: 0, kv: 0, activations: 0, attention: 0, prompt: 0, generated: 0 };
+  const found = nothing();
   for (const term of data.terms) {
     const each = coefficient(term, bits);
-    if (term.part === "rows") {
-      found.prompt += each * measure(term.unit, term.scope, prompts);
-      found.generated += each * measure(term.unit, term.scope, generated);
+    if (term.part === "rows" || term.part === "attention") {
+      const [ofPrompts, others] = term.part === "rows" ? ["prompt", "generated"] : ["prompt_attention", "attention"];
+      found[ofPrompts] += each * measure(term.unit, term.scope, prompts);
+      found[others] += each * measure(term.unit, term.scope, generated);
     } else {
       found[term.part] += each * measure(term.unit, term.scope, chunks);
     }
   }
   const rows = measure("row", null, generated);
-  const few = rows ? Math.min(1, fewRows / rows) : 1;
+  const few = rows ? Math.min(1, engine.few_rows / rows) : 1, tile = engine.tile_rows;
+  const tiled = tile && rows ? few * Math.floor(rows / tile) * tile / rows : 0;
+  found.requests = generated.reduce((sum, chunk) => sum + (chunk.count || 1), 0);
   found.prompt += (1 - few) * found.generated;
-  found.generated *= few;
+  found.tiled = tiled * found.generated;
+  found.generated *= few - tiled;
   return found;
+}
+
+function nothing() {
+  return {
+    requests: 0, weights: 0, experts: 0, kv: 0, activations: 0,
+    attention: 0, prompt_attention: 0, prompt: 0, generated: 0, tiled: 0,
+  };
+}
+
+// Of so many seconds of reading and of arithmetic, what is left where they go on together (step_time.py).
+function together(memory, compute, overlap) {
+  const longer = Math.max(memory, compute);
+  if (!longer || overlap === 1) return 1;
+  return longer * Math.pow(Math.pow(memory / longer, overlap) + Math.pow(compute / longer, overlap), 1 / overlap)
+    / (memory + compute);
 }
 
 // Bytes per second at a working set: between points linear over its logarithm, flat beyond them.
@@ -84,30 +104,40 @@ function bandwidth(points, size) {
 
 // Steps of the same kind: [{chunks, count}] to seconds by what they are spent on, with the range of 80% of runs.
 function predict(data, machine, engine, bits, steps, band) {
-  const total = { steps: 0, weights: 0, experts: 0, kv: 0, activations: 0, attention: 0, prompt: 0, generated: 0 };
+  const total = { steps: 0, ...nothing() };
   for (const step of steps) {
-    const found = work(data, bits, step.chunks, engine.few_rows);
+    const found = work(data, bits, step.chunks, engine);
     total.steps += step.count;
     for (const part of Object.keys(found)) total[part] += step.count * found[part];
   }
   const read = total.weights + total.experts + total.kv;
-  const flops = total.prompt + total.generated + total.attention;
+  const flops = total.prompt + total.generated + total.tiled + total.attention + total.prompt_attention;
   const rate = bandwidth(machine.read_bandwidth, read / total.steps);
   const perFlop = (kind) => machine.s_per_flop[engine[kind + "_on"]];
   const seconds = {
-    step: total.steps, layer: total.steps * data.num_layers,
+    step: total.steps, layer: total.steps * data.num_layers, request: total.requests,
     weights: total.weights / rate, experts: total.experts / rate, kv: total.kv / rate,
-    generated: total.generated * perFlop("generated"), prompt: total.prompt * perFlop("prompt"),
-    attention: total.attention * perFlop("attention"),
+    generated: total.generated * perFlop("generated"), tiled: total.tiled * perFlop("generated"),
+    prompt: total.prompt * perFlop("prompt"), attention: total.attention * perFlop("attention"),
+    prompt_attention: total.prompt_attention * perFlop("attention"),
+    activations: total.activations / machine.read_bandwidth[0][1],
   };
   for (const part of Object.keys(seconds)) seconds[part] *= engine.factors[part];
+  for (const [reading, computing] of [
+    [["weights", "experts"], ["generated", "tiled", "prompt"]], [["kv"], ["attention", "prompt_attention"]],
+  ]) {
+    const sum = (parts) => parts.reduce((found, part) => found + seconds[part], 0);
+    const left = together(sum(reading), sum(computing), engine.overlap);
+    for (const part of [...reading, ...computing]) seconds[part] *= left;
+  }
   const memory = seconds.weights + seconds.experts + seconds.kv;
-  const compute = seconds.generated + seconds.prompt + seconds.attention;
-  const all = memory + compute + seconds.step + seconds.layer;
+  const compute = seconds.generated + seconds.tiled + seconds.prompt + seconds.attention + seconds.prompt_attention
+    + seconds.activations;
+  const overhead = seconds.step + seconds.layer + seconds.request, all = memory + compute + overhead;
   const floor = Math.max(read / rate, flops * perFlop("prompt"));
   return {
     seconds: all, low: Math.max(floor, band[0] * all), high: band[1] * all,
-    memory, compute, overhead: seconds.step + seconds.layer, cache: seconds.kv, bound: compute > memory ? "compute" : "memory",
+    memory, compute, overhead, cache: seconds.kv, bound: compute > memory ? "compute" : "memory",
     flops, weight_bytes: total.weights + total.experts, kv_bytes: total.kv, intensity: flops / read,
   };
 }
@@ -141,7 +171,8 @@ function keptBytes(data, machine, batch, context) {
 // What a choice {machine, width, batch, context} gives: indices of both lists, requests, tokens of each prompt.
 function evaluate(data, choice) {
   const machine = data.machines[choice.machine], width = data.widths[choice.width], bits = width.bits;
-  const engine = data.engines[machine.engines[width.class]], { batch, context } = choice;
+  const engine = data.engines[`${machine.engine}/${width[machine.by] ?? "own"}`];
+  const { batch, context } = choice;
   const band = (phase) => engine.bands[phase][batch > 1 ? 1 : 0];
   const token = { start: context, length: 1, outputs: 1, count: batch, phase: "decode" };
   const decode = predict(data, machine, engine, bits, [{ chunks: [token], count: 1 }], band("decode"));

@@ -88,7 +88,7 @@ def _steps(plan: Plan, cost: CostModel) -> list[Step]:
         at = scenario.prompt + index * (scenario.answer - 1) // count
         chunk = ChunkShape(at, 1, 1, phase=Phase.DECODE)
         layers = model.config.num_layers
-        work = step_work(cost, layers, generated=(chunk,), few_rows=plan.efficiency.few_rows)
+        work = step_work(cost, layers, generated=(chunk,), kinds=plan.efficiency.kinds)
         seconds = predict(work, plan.target.spec, plan.efficiency).total
         when = (started + (at - scenario.prompt) * plan.tpot_s, seconds)
         steps.append(_step(plan, {(chunk,): 1}, cost, when, at + 1))

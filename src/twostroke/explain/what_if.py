@@ -13,7 +13,7 @@ from twostroke.native.executor import BLOCK_TOKENS
 from twostroke.program.cost import Storage, op_terms
 from twostroke.program.cost_export import cost_fields
 from twostroke.program.cost_terms import Resource, Unit
-from twostroke.roofline.efficiency import Arithmetic, WeightClass, find_efficiency, weight_class
+from twostroke.roofline.efficiency import Arithmetic, WeightMix, find_efficiency
 from twostroke.roofline.hardware_catalogue import load_hardware
 from twostroke.roofline.memory_sum import Room, memory_sum, own_sum
 from twostroke.roofline.planned_model import KV_BITS, PlannedModel
@@ -30,12 +30,16 @@ _PROBE = 7  # a width that no part of a model keeps when all else changes
 
 def what_if_of(model: PlannedModel, target: Target, scenario: Scenario) -> dict[str, Any]:
     """The data: `target` is the first of the machines, the catalogue's follow."""
-    classes = dict.fromkeys([model.weight_class, *(_class(model, bits) for bits in _BITS)])
+    mixes: dict[int | None, WeightMix] = {None: model.weight_mix}
+    mixes |= {bits: model.in_format(f"{bits}bpw").weight_mix for bits in _BITS}
     machines = [target, *(target_of(device) for device in load_hardware().values())]
     engines: dict[str, Any] = {}
     for machine in machines:
-        for kind in classes:
-            engines.setdefault(_engine_key(machine, kind), _engine(machine, kind))
+        for bits, mix in mixes.items():
+            name = mix.kind if _by(machine) == "class" else bits or "own"
+            key = f"{usual_engine(machine)}/{machine.kind}/{name}"
+            if key not in engines:
+                engines[key] = _engine(machine, mix)
     cost = cost_fields(model.program, Storage(model.bits, KV_BITS[scenario.kv]))
     return {
         "terms": _terms(model, cost["terms"]),
@@ -48,15 +52,17 @@ def what_if_of(model: PlannedModel, target: Target, scenario: Scenario) -> dict[
         "context": scenario.prompt,
         "batch": scenario.batch,
         "most_batch": max(_BATCHES, scenario.batch),
-        "widths": [{"label": f"as it is ({model.weights})", "bits": None, "class": model.weight_class}]
-        + [{"label": f"{bits} bits", "bits": bits, "class": _class(model, bits)} for bits in _BITS],
+        "widths": [
+            {
+                "label": f"as it is ({model.weights})" if bits is None else f"{bits} bits",
+                "bits": bits,
+                "class": mix.kind,
+            }
+            for bits, mix in mixes.items()
+        ],
         "engines": engines,
-        "machines": [_machine(model, machine, scenario, classes) for machine in machines],
+        "machines": [_machine(model, machine, scenario) for machine in machines],
     }
-
-
-def _class(model: PlannedModel, bits: int) -> WeightClass:
-    return weight_class("f16" if bits >= 16 else f"{bits}bpw", mixture=model.is_mixture)
 
 
 def _terms(model: PlannedModel, terms: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -110,13 +116,14 @@ def _sizes(model: PlannedModel, names: Iterable[str]) -> dict[str, float]:
 # --- machines ---------------------------------------------------------------------------------------------------------
 
 
-def _engine_key(target: Target, kind: WeightClass) -> str:
-    return f"{usual_engine(target)}/{target.kind}/{kind}"
+def _by(target: Target) -> str:
+    """What of a width a machine's constants are by: its "class", or its "bits" for this engine, fitted type by type."""
+    return "bits" if usual_engine(target) == "twostroke" else "class"
 
 
-def _engine(target: Target, kind: WeightClass) -> dict[str, Any]:
+def _engine(target: Target, mix: WeightMix) -> dict[str, Any]:
     """The constants of `efficiency`, by which nominal seconds are multiplied."""
-    found = find_efficiency(usual_engine(target), target.kind, kind)
+    found = find_efficiency(usual_engine(target), target.kind, mix)
     names = [field.name for field in fields(Seconds)]
     return {
         "name": usual_engine(target),
@@ -124,21 +131,21 @@ def _engine(target: Target, kind: WeightClass) -> dict[str, Any]:
         "generated_on": found.generated_on,
         "prompt_on": found.prompt_on,
         "attention_on": "16bit",
-        "few_rows": found.few_rows,
+        "overlap": found.overlap,
+        "few_rows": found.kinds.few,
+        "tile_rows": found.kinds.tile,
         "chunk_tokens": found.chunk_tokens,
         "bands": {phase: [found.band(phase), found.band(phase, 2)] for phase in ("prefill", "decode")},
     }
 
 
-def _machine(
-    model: PlannedModel, target: Target, scenario: Scenario, classes: Mapping[WeightClass, None]
-) -> dict[str, Any]:
+def _machine(model: PlannedModel, target: Target, scenario: Scenario) -> dict[str, Any]:
     """Bandwidth by working set, seconds a FLOP of each kind of arithmetic, and the memory beside weights and cache.
     This engine's cache comes in blocks, of every layer alike."""
     spec = target.spec
     peaks = {kind: arithmetic_peak(spec, kind) for kind in get_args(Arithmetic)}
     engine = usual_engine(target)
-    room = room_of(target, engine, find_efficiency(engine, target.kind, model.weight_class))
+    room = room_of(target, engine, find_efficiency(engine, target.kind, model.weight_mix))
     rest, slope, host = _rest(model, room, scenario)
     own = own_sum(model, room, scenario.prompt + 1, scenario.kv) if engine == "twostroke" else None
     return {
@@ -148,7 +155,8 @@ def _machine(
         "read_bandwidth": [list(point) for point in spec.read_bandwidth],
         "s_per_flop": {kind: 0.0 if math.isinf(peak) else 1 / peak for kind, peak in peaks.items()},
         "knows_flops": bool(spec.flops),
-        "engines": {kind: _engine_key(target, kind) for kind in classes},
+        "engine": f"{engine}/{target.kind}",
+        "by": _by(target),
         "embeds_on_host": host > 0,
         "block_tokens": BLOCK_TOKENS if own else None,
         "block_bytes": sum(own.block_bytes) if own else None,

@@ -1,7 +1,7 @@
 """Lowering: a fused Program and its weights bound to the compiled executor. Owns the native face of every op.
 
-Each rule adds one instruction. Weights are packed as they are first used, and the source's pages are released: a
-weight is in memory once.
+Each rule adds one instruction. Weights are packed as they are first used, and the source's pages are released as they
+are packed, a stretch of rows at a time: a weight is in memory once.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,6 +25,8 @@ from twostroke.weights.source import WeightSource
 from twostroke.weights.tensor_types import TensorType
 
 Bytes = npt.NDArray[np.uint8]
+_STRETCH_BYTES = 8 * 2**20  # of a matrix that are packed, and then given back, at a time
+_LANES = 16  # matrix rows that are packed together
 CODEBOOKS: Mapping[TensorType, str] = {
     TensorType.IQ2_XXS: "iq2_xxs",
     TensorType.IQ2_XS: "iq2_xs",
@@ -78,23 +80,27 @@ class Lowering:
     def matrix(self, weight: Weight) -> int:
         if weight.name not in self._matrices:
             self._matrices[weight.name] = self._pack(weight, self._source.data(weight.name))
-            self._source.release(weight.name)
         return self._matrices[weight.name]
 
     def expert_matrices(self, weight: Weight) -> list[int]:
         """Ids of a (num_experts, rows, cols) tensor's matrices, each packed by itself."""
         parts = self._source.data(weight.name).reshape(weight.shape[0], -1)
-        ids = [self._pack(weight, part) for part in parts]
-        self._source.release(weight.name)
-        return ids
+        return [self._pack(weight, part) for part in parts]
 
     def _pack(self, weight: Weight, data: Bytes) -> int:
-        """One (rows, cols) matrix; `weight` has its name and, last, its shape."""
+        """One (rows, cols) matrix of `weight`, whose shape it has at the end, and the source's pages given back."""
         kind = self._source.info(weight.name).type
         if kind not in MATRIX_TYPES:
             raise UnsupportedModelError(f"tensor {weight.name!r} has type {kind.name}, which has no kernel")
         rows, cols = weight.shape[-2:]
-        return self.core.add_matrix(int(kind), rows, cols, data, self.codebook(kind))
+        matrix = self.core.add_matrix(int(kind), rows, cols, self.codebook(kind))
+        by_row = data.reshape(rows, -1)
+        stretch = max(1, _STRETCH_BYTES // by_row.shape[1] // _LANES) * _LANES
+        for first in range(0, rows, stretch):
+            some = by_row[first : first + stretch]
+            self.core.pack_rows(matrix, first, len(some), some.reshape(-1))
+            self._source.release(weight.name)
+        return matrix
 
     def codebook(self, kind: TensorType) -> int:
         """Id of the codebook that a tensor type looks its values up in, -1 for none."""

@@ -100,7 +100,7 @@ def _prefill(plan: Plan) -> Iterator[str]:
         return
     seconds = plan.prefill.seconds
     if seconds.bound == "compute":
-        share = seconds.attention / seconds.total
+        share = seconds.prompt_attention / seconds.total
         long = f", {share:.0%} of it attention over the context" if share > 0.1 else ""
         yield f"prefill is compute-bound{long}: more FLOP/s help, narrower weights do not"
     else:

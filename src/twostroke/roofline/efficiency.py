@@ -4,14 +4,17 @@ The constants in `efficiency.toml` were fitted on published measurements by `ben
 how well they hold; docs/planning.md has the tables. A class is an engine, a kind of hardware and a kind of weights.
 """
 
+import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 from twostroke.errors import ConfigError
+from twostroke.roofline.work import RowKinds
+from twostroke.weights.tensor_types import TensorType
 
 WeightClass = Literal["float", "k_quant", "quantised", "mixture"]
 Arithmetic = Literal["f32", "16bit", "16bit_sums", "8bit"]
@@ -36,11 +39,14 @@ _KINDS: tuple[tuple[str, str], ...] = (
 class Efficiency:
     """The constants of one class.
 
-    step_s, layer_s   seconds a step and a layer take besides bytes and FLOPs
+    step_s, layer_s, request_s  seconds a step, a layer and a request take besides bytes and FLOPs
     weights, experts, kv        share of the nominal bandwidth at which each is read
-    generated, prompt, attention  share of the peak FLOP/s reached on generated rows, prompt rows, rows x context
+    generated, tiled, prompt    share of the peak FLOP/s reached on generated rows, whole tiles of them, prompt rows
+    attention, prompt_attention share of the peak FLOP/s reached on rows x context, of generated and of prompt rows
+    activations       share of the bandwidth of caches at which they move; 0 where that takes no time of its own
+    overlap           how far reading and arithmetic go on together (see `step_time`)
     generated_on, prompt_on   the arithmetic whose peak the shares are of (see `step_time`)
-    few_rows          generated rows that have kernels of their own; more run as prompts do
+    kinds             which generated rows run how
     chunk_tokens      rows of a prefill step
     bands             measured over predicted time, its 10% and 90% quantiles, by what was run (see `band`)
     source            how the constants were found
@@ -49,15 +55,20 @@ class Efficiency:
     name: str
     step_s: float
     layer_s: float
+    request_s: float
     weights: float
     experts: float
     kv: float
     generated: float
+    tiled: float
     prompt: float
     attention: float
+    prompt_attention: float
+    activations: float
+    overlap: float
     generated_on: Arithmetic
     prompt_on: Arithmetic
-    few_rows: float
+    kinds: RowKinds
     chunk_tokens: int
     bands: Mapping[str, Band]
     is_mixture: bool
@@ -66,8 +77,10 @@ class Efficiency:
     @property
     def factors(self) -> tuple[float, ...]:
         """What nominal seconds are multiplied by, in the order of `Seconds`."""
-        shares = (self.weights, self.experts, self.kv, self.generated, self.prompt, self.attention)
-        return (self.step_s, self.layer_s, *(1 / share for share in shares), 1.0)
+        rows = (self.generated, self.tiled, self.prompt)
+        shares = (self.weights, self.experts, self.kv, *rows, self.attention, self.prompt_attention)
+        moving = 1 / self.activations if self.activations else 0.0
+        return (self.step_s, self.layer_s, self.request_s, *(1 / share for share in shares), moving, 1.0)
 
     def band(self, phase: Phase, batch: int = 1) -> Band:
         """Between which multiples of the predicted time 80% of measured times were; half and double where nothing like
@@ -114,7 +127,17 @@ def load_classes() -> Mapping[str, Any]:
     return classes
 
 
-def find_efficiency(engine: str, hardware: str, weights: WeightClass) -> Efficiency:
+@dataclass(frozen=True, slots=True)
+class WeightMix:
+    """What a model's weights are to an engine: their class, and what share of the multiplications of a generated row,
+    and of a prompt row, is by weights of how many bits."""
+
+    kind: WeightClass
+    generated: Mapping[float, float] = field(default_factory=dict)
+    prompt: Mapping[float, float] = field(default_factory=dict)
+
+
+def find_efficiency(engine: str, hardware: str, mix: WeightMix) -> Efficiency:
     """The constants of an engine on a kind of hardware; where nobody measured those two, the engine's nearest.
 
     Raises ConfigError, with the engines known, for one that no class is of.
@@ -126,26 +149,44 @@ def find_efficiency(engine: str, hardware: str, weights: WeightClass) -> Efficie
     name = f"{engine}/{hardware}"
     if name not in classes:
         name = next(each for each in classes if each.startswith(f"{engine}/"))
-    return _parse(name, classes[name], weights, guessed=name != f"{engine}/{hardware}")
+    return _parse(name, classes[name], mix, guessed=name != f"{engine}/{hardware}")
 
 
-def _parse(name: str, row: Mapping[str, Any], weights: WeightClass, *, guessed: bool) -> Efficiency:
+def _parse(name: str, row: Mapping[str, Any], mix: WeightMix, *, guessed: bool) -> Efficiency:
     engine = name.partition("/")[0]
 
-    def of_class(key: str) -> Any:
-        value = row[key]
-        return value[weights] if isinstance(value, Mapping) else value
+    def share(key: str, otherwise: str = "") -> float:
+        return _of_mix(row.get(key, row.get(otherwise)), mix, mix.prompt if key == "prompt" else mix.generated)
+
+    def arithmetic(key: str) -> Any:
+        return row[key][mix.kind] if isinstance(row[key], Mapping) else row[key]
 
     return Efficiency(
         name=name,
-        step_s=float(row["step_s"]),
-        layer_s=float(row["layer_s"]),
-        **{key: float(of_class(key)) for key in ("weights", "experts", "kv", "generated", "prompt", "attention")},
-        generated_on=of_class("generated_on"),
-        prompt_on=of_class("prompt_on"),
-        few_rows=float(row["few_rows"]),
+        **{key: float(row.get(key, 0.0)) for key in ("step_s", "layer_s", "request_s", "activations")},
+        **{key: share(key) for key in ("weights", "experts", "kv", "generated", "prompt", "attention")},
+        tiled=share("tiled", "generated"),
+        prompt_attention=share("prompt_attention", "attention"),
+        overlap=float(row.get("overlap", 1.0)),
+        generated_on=arithmetic("generated_on"),
+        prompt_on=arithmetic("prompt_on"),
+        kinds=RowKinds(float(row["few_rows"]), int(row.get("tile_rows", 0))),
         chunk_tokens=int(row["chunk_tokens"]),
-        bands={} if guessed else {key: (low, high) for key, (low, high) in row["bands"].items()},
-        is_mixture=weights == "mixture",
+        bands={} if guessed else {phase: (low, high) for phase, (low, high) in row["bands"].items()},
+        is_mixture=mix.kind == "mixture",
         source=row["source"] + (f"; nobody measured {engine} there, so as {name}, with a wide band" if guessed else ""),
     )
+
+
+def _of_mix(value: Any, mix: WeightMix, widths: Mapping[float, float]) -> float:
+    """A share of a roof: one for all, one a class, or one a tensor type. Of types, each weight counts as the one whose
+    width is nearest to its own; times add up, so that their mean is the harmonic one."""
+    if not isinstance(value, Mapping):
+        return float(value)
+    if mix.kind in value:
+        return float(value[mix.kind])
+    by_bits = {
+        TensorType[name.upper()].bits_per_weight: float(rate) for name, rate in value.items() if name != "mixture"
+    }
+    near = {width: by_bits[min(by_bits, key=lambda bits: abs(math.log(bits / width)))] for width in widths}
+    return sum(widths.values()) / sum(part / near[width] for width, part in widths.items())

@@ -15,10 +15,11 @@ from twostroke.models.config import ModelConfig
 from twostroke.models.hf_config import config_from_hf
 from twostroke.models.registry import build_program
 from twostroke.program.cost import CostModel, Storage, total_weight_bytes
+from twostroke.program.ops import Experts, Linear
 from twostroke.program.passes import fuse, plan_arena
 from twostroke.program.program import Program
 from twostroke.program.values import Rows
-from twostroke.roofline.efficiency import WeightClass, weight_class
+from twostroke.roofline.efficiency import WeightClass, WeightMix, weight_class
 from twostroke.roofline.model_catalogue import CatalogueModel, find_model
 from twostroke.roofline.weight_format import WeightFormat, find_format, load_formats
 
@@ -120,6 +121,22 @@ class PlannedModel:
         common = max(by_bits, key=lambda bits: by_bits[bits], default=16.0)
         kind = "f16" if common >= 16 else self.weights
         return weight_class(kind, mixture=self.is_mixture)
+
+    @cached_property
+    def weight_mix(self) -> WeightMix:
+        """What the weights are to an engine."""
+        prompt: dict[float, float] = {}
+        output: dict[float, float] = {}
+        for op in self.program.ops:
+            if isinstance(op, Linear | Experts):
+                is_output = self.program.values[op.input].rows is Rows.OUTPUTS
+                active = op.routed.top_k / op.routed.num_experts if isinstance(op, Experts) else 1.0
+                found = output if is_output else prompt
+                for matrix in op.matrices:
+                    bits = self.bits[matrix.name]
+                    found[bits] = found.get(bits, 0.0) + active * matrix.num_elements
+        generated = {bits: prompt.get(bits, 0.0) + output.get(bits, 0.0) for bits in {**prompt, **output}}
+        return WeightMix(self.weight_class, generated, prompt)
 
     def bytes_by_bits(self) -> dict[float, float]:
         """Bytes of the weights by bits an element, most first."""

@@ -20,6 +20,10 @@ from twostroke.roofline.step_time import Seconds, arithmetic_peak, predict
 from twostroke.roofline.target import Target
 from twostroke.roofline.work import Work, prefill_steps, step_work
 
+_CONSTANTS = (
+    *("step_s", "layer_s", "request_s", "weights", "experts", "kv", "generated", "tiled", "prompt", "attention"),
+    *("prompt_attention", "activations", "overlap", "chunk_tokens"),
+)
 _GEN_POINTS = 4  # contexts at which an answer's tokens are timed
 
 
@@ -143,7 +147,7 @@ def make_plan(model: PlannedModel, target: Target, scenario: Scenario) -> Plan:
             f" {model.config.context_length} tokens"
         )
     engine = scenario.engine or usual_engine(target)
-    efficiency = find_efficiency(engine, target.kind, model.weight_class)
+    efficiency = find_efficiency(engine, target.kind, model.weight_mix)
     room = room_of(target, engine, efficiency)
     memory = memory_sum(model, room, context=scenario.context, batch=scenario.batch, kv=scenario.kv)
     placed = split(model, memory, scenario.offload) if scenario.offload is not None and not memory.fits else None
@@ -199,7 +203,7 @@ def _decode(cost: CostModel, model: PlannedModel, target: Target, scenario: Scen
     for i in range(points):
         at = scenario.prompt + int(scenario.answer * (i + 0.5) / points)
         chunks = (ChunkShape(at, rows, rows),) * scenario.batch
-        step = step_work(cost, model.config.num_layers, generated=chunks, few_rows=found.few_rows)
+        step = step_work(cost, model.config.num_layers, generated=chunks, kinds=found.kinds)
         total += step.times(1 / points)
     return _predicted(total, target, found, found.band("decode", scenario.batch))
 
@@ -240,7 +244,7 @@ def inputs_of(plan: Plan) -> Mapping[str, dict[str, Any]]:
         named["offload_byte_s"] = (offload.byte_s, offload.source)
     if plan.placed is not None:
         named["expert_hits"] = (plan.placed.hits, "as asked or as there is room")
-    for name in ("step_s", "layer_s", "weights", "experts", "kv", "generated", "prompt", "attention", "chunk_tokens"):
+    for name in _CONSTANTS:
         named[f"efficiency_{name}"] = (getattr(found, name), found.source)
     for phase in PHASES[:2]:
         named[f"band_{phase}"] = (list(found.band(phase, plan.scenario.batch)), found.source)

@@ -20,22 +20,27 @@ class Work:
     """Totals over steps.
 
     layers           steps x layers of the model
+    requests         chunks of generated rows
     weight_bytes     of weights that every step reads whole, and of rows of the embedding
     expert_bytes     of experts, the expected union over a step's rows
     kv_bytes         of keys, values, latents and recurrent states
-    generated_flops  of linears and all else by row, for generated rows; `prompt_flops` the same for prompt rows
-    attention_flops  of rows x context
-    activation_bytes reported, and no part of time: at these sizes they stay in caches
+    generated_flops  of linears and all else by row, for generated rows; `tiled_flops` for those of them in whole tiles,
+                     `prompt_flops` for prompt rows
+    attention_flops  of rows x context, for generated rows; `prompt_attention_flops` for prompt rows
+    activation_bytes of what ops hand on; at these sizes they stay in caches
     """
 
     steps: float = 0.0
     layers: float = 0.0
+    requests: float = 0.0
     weight_bytes: float = 0.0
     expert_bytes: float = 0.0
     kv_bytes: float = 0.0
     generated_flops: float = 0.0
+    tiled_flops: float = 0.0
     prompt_flops: float = 0.0
     attention_flops: float = 0.0
+    prompt_attention_flops: float = 0.0
     activation_bytes: float = 0.0
 
     def __add__(self, other: "Work") -> "Work":
@@ -47,7 +52,8 @@ class Work:
 
     @property
     def flops(self) -> float:
-        return self.generated_flops + self.prompt_flops + self.attention_flops
+        of_rows = self.generated_flops + self.tiled_flops + self.prompt_flops
+        return of_rows + self.attention_flops + self.prompt_attention_flops
 
     @property
     def read_bytes(self) -> float:
@@ -60,37 +66,52 @@ class Work:
         return self.flops / self.read_bytes if self.read_bytes else 0.0
 
 
-def step_work(
-    cost: CostModel, num_layers: int, *, prompts: Chunks = (), generated: Chunks = (), few_rows: float = float("inf")
-) -> Work:
-    """The work of one step of prompt chunks and generated rows.
+@dataclass(frozen=True, slots=True)
+class RowKinds:
+    """How an engine runs generated rows.
 
-    An engine that has kernels for a few generated rows uses those of prompts for more: of n generated rows, those
-    beyond `few_rows` count as prompt rows.
+    few   rows that have kernels of their own: those beyond count as prompt rows
+    tile  so many rows are computed faster together; 0 where there is nothing of the kind
     """
+
+    few: float = float("inf")
+    tile: int = 0
+
+    def shares(self, rows: int) -> tuple[float, float, float]:
+        """Of so many generated rows, the shares that run one by one, in whole tiles, and as prompt rows."""
+        own = min(1.0, self.few / rows) if rows else 1.0
+        tiled = own * (rows // self.tile * self.tile / rows) if self.tile and rows else 0.0
+        return own - tiled, tiled, 1 - own
+
+
+def step_work(
+    cost: CostModel, num_layers: int, *, prompts: Chunks = (), generated: Chunks = (), kinds: RowKinds | None = None
+) -> Work:
+    """The work of one step of prompt chunks and generated rows."""
     prompts = tuple(replace(chunk, phase=Phase.PREFILL) for chunk in prompts)
     generated = tuple(replace(chunk, phase=Phase.DECODE) for chunk in generated)
-    together = prompts + generated
     totals: dict[Part, float] = dict.fromkeys(get_args(Part), 0.0)
-    by_prompt = by_generated = 0.0
+    of_prompts: dict[Part, float] = dict.fromkeys(("rows", "attention"), 0.0)
     for (resource, unit, scope), coefficient in cost.coefficients.items():
         part = part_of(resource, unit)
-        if part == "rows":
-            by_prompt += coefficient * measure(unit, scope, prompts)
-            by_generated += coefficient * measure(unit, scope, generated)
+        if part in of_prompts:
+            of_prompts[part] += coefficient * measure(unit, scope, prompts)
+            totals[part] += coefficient * measure(unit, scope, generated)
         else:
-            totals[part] += coefficient * measure(unit, scope, together)
-    rows = sum(chunk.length for chunk in generated)
-    few = min(1.0, few_rows / rows) if rows else 1.0
+            totals[part] += coefficient * measure(unit, scope, prompts + generated)
+    alone, tiled, as_prompts = (kinds or RowKinds()).shares(sum(chunk.length for chunk in generated))
     return Work(
         steps=1.0,
         layers=float(num_layers),
+        requests=float(len(generated)),
         weight_bytes=totals["weights"],
         expert_bytes=totals["experts"],
         kv_bytes=totals["kv"],
-        generated_flops=few * by_generated,
-        prompt_flops=by_prompt + (1 - few) * by_generated,
+        generated_flops=alone * totals["rows"],
+        tiled_flops=tiled * totals["rows"],
+        prompt_flops=of_prompts["rows"] + as_prompts * totals["rows"],
         attention_flops=totals["attention"],
+        prompt_attention_flops=of_prompts["attention"],
         activation_bytes=totals["activations"],
     )
 
