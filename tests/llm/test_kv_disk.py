@@ -27,7 +27,7 @@ def test_a_second_run_begins_where_the_first_left(model: str, tmp_path: Path) ->
     assert first[1] == 0 and ask(model, tmp_path / "kv") == (first[0], 48)
 
 
-@pytest.mark.parametrize("change", [{"kv": "f32"}, {"weights": "q8_0"}, {"context": 128}, "model"])
+@pytest.mark.parametrize("change", [{"kv": "f32"}, {"weights": "q8_0"}, {"isa": "scalar"}, {"context": 128}, "model"])
 def test_another_use_of_it_finds_nothing(model: str, tmp_path: Path, change: dict | str) -> None:
     ask(model, tmp_path / "kv")
     if change == "model":

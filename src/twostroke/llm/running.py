@@ -49,7 +49,9 @@ class Running:
 
 
 def _model_id(loaded: Loaded, config: LLMConfig) -> str:
-    """What keys and values depend on beside the tokens: the model's files, how they are used, and the core's build."""
+    """What keys and values depend on beside the tokens: the model's files, how they are used, the core's build, and the
+    instruction set, of which the bits of prompt rows are."""
     files = sorted(loaded.path.iterdir()) if loaded.path.is_dir() else [loaded.path]
     stats = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    return repr((stats, config.weights, config.kv, loaded.context, loaded.executor.build))
+    core = (loaded.executor.build, loaded.executor.isa)
+    return repr((stats, config.weights, config.kv, loaded.context, core))
