@@ -88,7 +88,7 @@ void Executor::add_attention(int out, int q, int k, int v, int num_heads, int nu
                              float soft_cap, int sinks, int64_t window, int group, int rope) {
     const KvLayout layout{config_.kv_type, head_dim, (head_dim + 15) / 16 * 16, num_kv_heads};
     size_t& bytes = pool_bytes_[static_cast<size_t>(group)];
-    // The pool of a group is layer after layer; the offset is in blocks' bytes until finish() knows the block count.
+    // A block holds its tokens of every layer of the group, so that a short answer touches few pages of a large pool.
     token_ops_.emplace_back(
         AttentionOp{out, q, k, v, num_heads, group, rope, scale, soft_cap, sinks, window, layout, bytes, 0});
     bytes += layout.block_bytes();
@@ -183,7 +183,6 @@ void Executor::finish(int logits) {
                 rotated = std::max<int64_t>(rotated, (a->num_heads + a->layout.num_kv_heads) * a->layout.head_dim);
                 state_floats_ = std::max<int64_t>(state_floats_, kStateHeader + a->layout.padded_dim);
                 heads = std::max<int64_t>(heads, a->num_heads);
-                a->pool_offset *= static_cast<size_t>(config_.num_blocks[static_cast<size_t>(a->group)]);
                 size_t plan = 0;
                 for (; plan < plans_.size(); ++plan) {
                     const AttentionOp& b = *plans_[plan].like;

@@ -170,7 +170,7 @@ class Executor {
         int sinks;
         int64_t window;
         KvLayout layout;
-        size_t pool_offset;  // in the group's pool
+        size_t block_offset;  // in a block of the group, of this layer
         int plan;
     };
     struct ElementwiseOp { Elementwise kind; int out, a, b; float constant; };
@@ -251,8 +251,9 @@ class Executor {
     void run(const ReorderOp& op, Work& work);
     void run(const OutputRowsOp& op, Work& work);
 
-    template <class Copy>
-    void for_layers(int group, int64_t block, Copy&& copy) const;
+    uint8_t* block_at(int group, int64_t block) const {
+        return at(pools_, group).as(static_cast<size_t>(block) * block_bytes(group));
+    }
     void prepare(const StepInput& input);
     void route(const ExpertsSpec& spec, int64_t num_rows, const uint8_t* is_prompt, ExpertsPlan& plan) const;
     std::vector<ExpertsPlan::Task> expert_tasks(const std::vector<int>& matrices, const std::vector<int32_t>& ends) const;

@@ -105,8 +105,7 @@ void Executor::rotate_and_store(const AttentionOp& op, const StepInput& input, i
     }
     const int64_t position = positions_[static_cast<size_t>(row)];
     const StepChunk& chunk = input.chunks[static_cast<size_t>(chunk_of_row_[static_cast<size_t>(row)])];
-    const auto block = static_cast<size_t>(chunk.blocks[static_cast<size_t>(op.group)][position / kBlockTokens]);
-    uint8_t* at = pools_[static_cast<size_t>(op.group)].as(op.pool_offset + block * op.layout.block_bytes());
+    uint8_t* at = block_at(op.group, chunk.blocks[static_cast<size_t>(op.group)][position / kBlockTokens]) + op.block_offset;
     kernels_.store_kv({k, value(op.v) + row * kv_dim + kv_at, at + static_cast<size_t>(kv_head) * op.layout.head_bytes(),
                        static_cast<int>(position % kBlockTokens), op.layout});
 }
@@ -128,7 +127,8 @@ void Executor::attend_unit(int thread, const AttentionOp& op, const AttentionUni
     float* totals = parts + kMaxQueries * state_floats_;
     AttentionArgs a{};
     a.blocks = chunk.blocks[static_cast<size_t>(op.group)];
-    a.pool = pools_[static_cast<size_t>(op.group)].as(op.pool_offset + static_cast<size_t>(kv_head) * op.layout.head_bytes());
+    a.pool = pools_[static_cast<size_t>(op.group)].as(op.block_offset + static_cast<size_t>(kv_head) * op.layout.head_bytes());
+    a.block_stride = block_bytes(op.group);
     a.layout = op.layout;
     a.scale = op.scale;
     a.soft_cap = op.soft_cap;

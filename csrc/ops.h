@@ -178,7 +178,8 @@ struct AttentionArgs {
     float* state[kMaxQueries];
     int num_queries;
     const int32_t* blocks;  // the request's block table
-    const uint8_t* pool;  // the layer's pool at this head
+    const uint8_t* pool;  // at the layer and head of block 0
+    size_t block_stride;
     KvLayout layout;
     float scale, soft_cap;  // soft_cap 0: none
     int key_begin, key_end;

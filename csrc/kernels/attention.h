@@ -105,7 +105,7 @@ static void store_kv(const StoreKvArgs& a) {
 }
 
 TS_INLINE const uint8_t* head_at(const AttentionArgs& a, int key) {
-    return a.pool + static_cast<size_t>(a.blocks[key / kBlockTokens]) * a.layout.block_bytes();
+    return a.pool + static_cast<size_t>(a.blocks[key / kBlockTokens]) * a.block_stride;
 }
 
 // Running sums that fit this instruction set's registers beside what feeds them; more queries leave less for the rest.
