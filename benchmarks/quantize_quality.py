@@ -4,7 +4,7 @@
 
 MODEL.gguf holds F32, F16 or BF16 weights (`twostroke quantize smollm2 smollm2.gguf --type f16` makes one). For each
 type it is written by `twostroke quantize` and by llama.cpp's tool, without an importance matrix and with the type of
-every tensor alike; both files are scored by this engine. Without --llama-quantize only ours are. The last line is JSON.
+every tensor alike; both files are scored by this engine, as generated rows. Without --llama-quantize only ours are. The last line is JSON.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def show(line: str) -> None:
 
 def perplexity(path: Path, text: str) -> float:
     with LLM(str(path)) as llm:
-        return float(2.718281828459045 ** llm.score(text).mean_nll)
+        return float(2.718281828459045 ** llm.score(text, "decode").mean_nll)
 
 
 def types_of(path: Path) -> dict[str, str]:
