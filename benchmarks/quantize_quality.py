@@ -4,7 +4,8 @@
 
 MODEL.gguf holds F32, F16 or BF16 weights (`twostroke quantize smollm2 smollm2.gguf --type f16` makes one). For each
 type it is written by `twostroke quantize` and by llama.cpp's tool, without an importance matrix and with the type of
-every tensor alike; both files are scored by this engine, as generated rows. Without --llama-quantize only ours are. The last line is JSON.
+every tensor alike; both files are scored by this engine, as generated rows. Without --llama-quantize only ours are. The
+last line is JSON.
 """
 
 import argparse
