@@ -18,6 +18,7 @@ import numpy as np
 from planning_fit import ENGINES, Array, Programs, features, fit, left_out
 from planning_report import Report, write_constants, write_tables
 from planning_rows import Case, read_cases
+from planning_strata import Score, score
 
 from twostroke.models.registry import build_program
 from twostroke.program.passes import fuse
@@ -61,13 +62,15 @@ def _fit_class(name: str, own: Sequence[Case], programs: Programs) -> Fitted | N
     return Fitted(name, own, factors, measured, held_out)
 
 
-def ratios(classes: Iterable[Fitted]) -> dict[str, list[tuple[Case, float]]]:
-    """Measured over predicted time of every case, by stratum."""
-    strata: dict[str, list[tuple[Case, float]]] = {}
-    for fitted in classes:
-        for case, measured, predicted in zip(fitted.cases, fitted.measured, fitted.held_out, strict=True):
-            strata.setdefault(case.stratum, []).append((case, float(measured / predicted)))
-    return dict(sorted(strata.items()))
+def scores(classes: Iterable[Fitted]) -> list[Score]:
+    """Every case, as it was predicted without its hardware."""
+    return score(
+        [
+            (case, float(measured / predicted))
+            for fitted in classes
+            for case, measured, predicted in zip(fitted.cases, fitted.measured, fitted.held_out, strict=True)
+        ]
+    )
 
 
 def fits_by_plan(case: Case) -> bool | None:
@@ -89,10 +92,10 @@ def main() -> None:
     cases, dropped, fits = read_cases(options.table, load_hardware(), load_models())
     classes = fit_classes(cases, Programs())
     right = sum(fits_by_plan(case) is fitted for case, fitted in fits)
-    report = Report.of(ratios(classes.values()), dropped, (right, len(fits)))
+    report = Report.of(scores(classes.values()), dropped, (right, len(fits)))
     print("\n".join(report.lines()))  # noqa: T201
     if options.write:
-        write_constants(classes, report.bands)
+        write_constants(classes, report.scores)
     if options.docs:
         write_tables(options.docs, report)
     print(json.dumps(report.fields()))  # noqa: T201

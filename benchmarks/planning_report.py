@@ -1,6 +1,6 @@
 """What the fit says, as tables and as constants. Owns their form; the figures are `planning`'s."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,65 +8,64 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from planning_fit import ENGINES, NAMES, WEIGHT_CLASSES
 from planning_rows import Case
+from planning_strata import Band, Score
 
 if TYPE_CHECKING:
     from planning import Fitted
 
 CONSTANTS = Path(__file__).parents[1] / "src/twostroke/roofline/efficiency.toml"
-_SHARE, _FAR = 0.8, 0.5
-Ratios = Mapping[str, Sequence[tuple[Case, float]]]
-Band = tuple[float, float]
+_FAR = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A group of cases: how many, its median and 90th percentile of |predicted/measured - 1|, the share in bands."""
+    """A group of cases: how many, its median and 90th percentile of |predicted/measured - 1|, the share in the bands
+    of their strata, and the share in those bands as other hardware alone gives them (None where none has one)."""
 
     name: str
     count: int
     median: float
     p90: float
     held: float
+    held_by_others: float | None
 
     @classmethod
-    def of(cls, name: str, found: Sequence[tuple[Case, float]], bands: Mapping[str, Band]) -> "Line":
-        size = np.abs([1 / ratio - 1 for _, ratio in found])
-        held = [bands[case.stratum][0] <= ratio <= bands[case.stratum][1] for case, ratio in found]
-        return cls(name, len(found), float(np.median(size)), float(np.quantile(size, 0.9)), float(np.mean(held)))
+    def of(cls, name: str, found: Sequence[Score]) -> "Line":
+        size = np.array([each.error for each in found])
+        others = [each.held_by_others for each in found if each.held_by_others is not None]
+        held = float(np.mean([each.held for each in found]))
+        by_others = float(np.mean(others)) if others else None
+        return cls(name, len(found), float(np.median(size)), float(np.quantile(size, 0.9)), held, by_others)
 
 
 @dataclass(frozen=True)
 class Report:
     """Scores by stratum, of the strictest group, by source; failures; rows left out; whether models fitted."""
 
+    scores: Sequence[Score]
     strata: Sequence[Line]
     strict: Sequence[Line]
     sources: Sequence[Line]
-    failures: Sequence[tuple[Case, float]]
-    bands: Mapping[str, Band]
+    failures: Sequence[Score]
     dropped: Mapping[str, Sequence[int]]
     fits: tuple[int, int]
 
     @classmethod
-    def of(cls, found: Ratios, dropped: Mapping[str, Sequence[int]], fits: tuple[int, int]) -> "Report":
-        bands = {name: band([ratio for _, ratio in cases]) for name, cases in found.items()}
-        every = [pair for cases in found.values() for pair in cases]
-        strict = {"all three": [pair for pair in every if pair[0].is_strict]}
-        for case, ratio in strict["all three"]:
-            strict.setdefault(_strict_group(case), []).append((case, ratio))
-        dense = [pair for pair in every if not pair[0].moe and not pair[0].outlier and not pair[0].is_strict]
-        strict["all other dense: decode and whole requests"] = [pair for pair in dense if pair[0].phase != "prefill"]
-        strict["all dense: prefill"] = [pair for pair in dense if pair[0].phase == "prefill"]
-        sources: dict[str, list[tuple[Case, float]]] = {}
-        for case, ratio in every:
-            sources.setdefault(f"{case.source}: {case.run}", []).append((case, ratio))
-        far = [pair for pair in every if abs(1 / pair[1] - 1) > _FAR and not pair[0].outlier]
+    def of(cls, scores: Sequence[Score], dropped: Mapping[str, Sequence[int]], fits: tuple[int, int]) -> "Report":
+        strict = {"all three": [each for each in scores if each.case.is_strict]}
+        for each in strict["all three"]:
+            strict.setdefault(_strict_group(each.case), []).append(each)
+        usual = [each for each in scores if not each.case.moe and not each.case.outlier and not each.case.is_strict]
+        strict["all other dense: decode and whole requests"] = [each for each in usual if each.case.phase != "prefill"]
+        strict["all dense: prefill"] = [each for each in usual if each.case.phase == "prefill"]
+        strata, sources = _grouped(scores, lambda each: each.stratum), _grouped(scores, _source)
+        far = [each for each in scores if each.error > _FAR and not each.case.outlier]
         return cls(
-            [Line.of(name, cases, bands) for name, cases in found.items()],
-            [Line.of(name, cases, bands) for name, cases in strict.items()],
-            [Line.of(name, cases, bands) for name, cases in sorted(sources.items())],
-            sorted(far, key=lambda pair: pair[0].row),
-            bands,
+            scores,
+            [Line.of(name, found) for name, found in strata.items()],
+            [Line.of(name, found) for name, found in strict.items()],
+            [Line.of(name, found) for name, found in sorted(sources.items())],
+            sorted(far, key=lambda each: each.case.row),
             dropped,
             fits,
         )
@@ -76,7 +75,8 @@ class Report:
         for title, group in (("strata", self.strata), ("strict", self.strict), ("sources", self.sources)):
             yield title
             for line in group:
-                yield f"  {line.name:60s} {line.count:5d} {line.median:7.1%} {line.p90:7.1%} {line.held:6.0%}"
+                errors = f"{line.count:5d} {line.median:7.1%} {line.p90:7.1%}"
+                yield f"  {line.name:100s} {errors} {line.held:6.0%} {_share(line):>5}"
         yield f"fits or not: {self.fits[0]} of {self.fits[1]} right"
         yield f"left out: {sum(map(len, self.dropped.values()))} rows"
         for reason, rows in sorted(self.dropped.items(), key=lambda item: -len(item[1])):
@@ -91,19 +91,27 @@ class Report:
         }
 
 
-def band(of: Sequence[float]) -> Band:
-    """Between which values the middle 80% lie, with as many left out below as above; 1 is always within."""
-    ordered = np.sort(np.array(of))
-    out = round((1 - _SHARE) * len(ordered))
-    low, high = ordered[out // 2], ordered[len(ordered) - 1 - (out - out // 2)]
-    return float(min(low, 1.0)), float(max(high, 1.0))
+def _grouped(scores: Iterable[Score], key: Callable[[Score], str]) -> dict[str, list[Score]]:
+    groups: dict[str, list[Score]] = {}
+    for each in scores:
+        groups.setdefault(key(each), []).append(each)
+    return groups
 
 
-def write_constants(classes: Mapping[str, "Fitted"], bands: Mapping[str, Band]) -> None:
+def _source(each: Score) -> str:
+    return f"{each.case.source}: {each.case.run}"
+
+
+def _share(line: Line) -> str:
+    return "" if line.held_by_others is None else f"{line.held_by_others:.0%}"
+
+
+def write_constants(classes: Mapping[str, "Fitted"], scores: Iterable[Score]) -> None:
     """Replace the fitted classes in efficiency.toml; those of this engine, which others fit, stay."""
     text = CONSTANTS.read_text("utf-8") if CONSTANTS.exists() else ""
     head, _, rest = text.partition(_BEGIN)
     own = rest.partition(_END)[2]
+    bands = {(each.case.engine, each.case.kind, each.case.run): each.band for each in scores if not each.case.outlier}
     body = "\n".join("\n".join(_class_lines(fitted, bands)) for fitted in classes.values())
     CONSTANTS.write_text(f"{head}{_BEGIN}\n\n{body}\n{_END}{own}", "utf-8")
 
@@ -112,8 +120,8 @@ _BEGIN = "# --- fitted by benchmarks/planning.py: do not edit ---"
 _END = "# --- end of what is fitted ---"
 
 
-def _class_lines(fitted: "Fitted", bands: Mapping[str, Band]) -> Iterator[str]:
-    engine = fitted.name.partition("/")[0]
+def _class_lines(fitted: "Fitted", bands: Mapping[tuple[str, str, str], Band]) -> Iterator[str]:
+    engine, _, hardware = fitted.name.partition("/")
     settings = ENGINES[engine]
     values = dict(zip(NAMES, fitted.factors, strict=True))
     yield f'[classes."{fitted.name}"]'
@@ -133,9 +141,8 @@ def _class_lines(fitted: "Fitted", bands: Mapping[str, Band]) -> Iterator[str]:
     devices = {case.device.name for case in fitted.cases}
     yield f'source = "{len(fitted.cases)} published speeds on {len(devices)} devices, fitted; see docs/planning.md"'
     yield f'[classes."{fitted.name}".bands]'
-    runs = {case.run: case.stratum for case in fitted.cases if not case.outlier and case.engine == engine}
-    for run, stratum in sorted(runs.items()):
-        low, high = bands[stratum]
+    runs = {run: found for (own, kind, run), found in bands.items() if (own, kind) == (engine, hardware)}
+    for run, (low, high) in sorted(runs.items()):
         yield f'"{run}" = [{low:.3f}, {high:.3f}]'
     yield ""
 
@@ -160,13 +167,16 @@ def _tables(report: Report) -> Iterator[str]:
         ("By source", report.sources),
     ):
         yield f"### {title}\n"
-        yield "| | cases | median error | p90 | in the 80% band |\n|---|--:|--:|--:|--:|"
+        yield "| | cases | median error | p90 | in the 80% band | in that of other hardware |"
+        yield "|---|--:|--:|--:|--:|--:|"
         for line in group:
-            yield f"| {line.name} | {line.count} | {line.median:.1%} | {line.p90:.0%} | {line.held:.0%} |"
+            figures = f"{line.count} | {line.median:.1%} | {line.p90:.0%} | {line.held:.0%} | {_share(line)}"
+            yield f"| {line.name} | {figures} |"
         yield ""
     yield "### Failures: off by more than half\n"
     yield "| model, weights | hardware, engine | run | predicted / measured |\n|---|---|---|--:|"
-    for case, ratio in report.failures:
+    for each in report.failures:
+        case, ratio = each.case, each.ratio
         ran = f"{case.run}, batch {case.batch}, {case.prompt or case.depth} tokens"
         yield f"| {case.model.name}, {case.bits:g} bits | {case.device.name}, {case.engine} | {ran} | {1 / ratio:.2f} |"
     yield "\n### Rows left out\n\n| reason | rows |\n|---|--:|"

@@ -1,12 +1,12 @@
 """Published measurements as cases for the planner: what each row ran, what it says, and why a row is left out.
 
-Owns the meaning of the table's columns and the strata, which were fixed before anything was fitted. A row that states
-two speeds gives two cases. Every row that gives none has a reason.
+Owns the meaning of the table's columns. A row that states two speeds gives two cases. Every row that gives none has a
+reason.
 """
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -64,14 +64,14 @@ class Case:
         return f"{mixture}{batched}{self.phase}" if self.phase != "request" else f"{mixture}request"
 
     @property
-    def stratum(self) -> str:
-        """Where the case is counted."""
+    def group(self) -> tuple[str, str, str]:
+        """What was run, by what, on what: a stratum where there are enough of the kind (see `planning_strata`)."""
         if self.outlier:
-            return "known outliers"
-        if self.engine not in ("llama.cpp", "ollama") and self.phase != "request":
-            return f"{self.run}: other engines"
-        where = "" if self.phase == "request" else f" on {_GROUPS.get(self.kind, 'AMD and Intel cards and APUs')}"
-        return f"{self.run}: {self.engine}{where}"
+            return "known outliers", "", ""
+        if self.phase == "request":
+            return self.run, self.engine, ""
+        engine = self.engine if self.engine in ("llama.cpp", "ollama") else "other engines"
+        return self.run, engine, _GROUPS.get(self.kind, "AMD and Intel")
 
     @property
     def is_strict(self) -> bool:
@@ -83,7 +83,7 @@ class Case:
 
 
 _GROUPS: Mapping[str, str] = {
-    "nvidia": "NVIDIA cards and Spark",
+    "nvidia": "NVIDIA cards",
     "nvidia-datacenter": "NVIDIA data centre",
     "apple": "Apple",
     "cpu": "CPUs",
@@ -237,11 +237,3 @@ def _bits(row: Mapping[str, str]) -> float:
         return float(row["bits_per_weight"])
     usual = {"Q4_K_M": 4.89, "Q3_K_M": 3.98, "Q4_0": 4.65, "Q4_0 QAT": 4.65, "ollama default Q4": 4.89, "NVFP4": 4.5}
     return usual.get(row["weights_format"], 4.85)
-
-
-def by_stratum(cases: Iterable[Case]) -> dict[str, list[Case]]:
-    """The cases of each stratum, in order of the name."""
-    strata: dict[str, list[Case]] = {}
-    for case in cases:
-        strata.setdefault(case.stratum, []).append(case)
-    return dict(sorted(strata.items()))
