@@ -111,6 +111,21 @@ void Sampler::rank(const float* logits, int64_t vocab_size, int64_t count) {
     std::sort_heap(candidates_.begin(), candidates_.end(), likelier);
 }
 
+// Tokens whose logits are `bound` at least, into candidates_. Most stretches have none, which a sum without branches tells.
+void Sampler::find(const float* logits, int64_t vocab_size, double bound) {
+    constexpr int64_t kStretch = 64;
+    const float nearly = std::nextafter(static_cast<float>(bound), -std::numeric_limits<float>::infinity());
+    candidates_.clear();
+    for (int64_t begin = 0; begin < vocab_size; begin += kStretch) {
+        const int64_t end = std::min(begin + kStretch, vocab_size);
+        int32_t found = 0;
+        for (int64_t i = begin; i < end; ++i) found += logits[i] >= nearly;
+        if (found == 0) continue;
+        for (int64_t i = begin; i < end; ++i)
+            if (logits[i] >= bound) candidates_.emplace_back(logits[i], static_cast<int32_t>(i));
+    }
+}
+
 int32_t Sampler::draw(const float* logits, int64_t vocab_size, const SamplingParams& params) {
     const int64_t best = kernels_.argmax(logits, vocab_size);
     if (best < 0 || !std::isfinite(logits[best])) return -1;  // a bias took them out of range
@@ -133,26 +148,29 @@ int32_t Sampler::draw(const float* logits, int64_t vocab_size, const SamplingPar
         total = kernels_.sum_exp(logits, vocab_size, largest, inverse(temperature));
         const double least = std::max(0.5 * (1.0 - params.top_p) * total / static_cast<double>(vocab_size),
                                       0.5 * params.min_p);
-        candidates_.clear();
-        for (int64_t i = 0; i < vocab_size; ++i)
-            if (weight(logits[i]) >= least) candidates_.emplace_back(logits[i], static_cast<int32_t>(i));
-        std::sort(candidates_.begin(), candidates_.end(), likelier);
+        find(logits, vocab_size, largest + temperature * std::log(least));  // at least that weight
     }
     weights_.clear();
     double kept = 0.0;
     const double enough = params.top_p < 1.0 ? params.top_p * total : std::numeric_limits<double>::infinity();
-    for (const auto& c : candidates_) {  // the shortest prefix that reaches top_p, above min_p
-        const double w = weight(c.first);
+    // The shortest run of likeliest tokens that reaches top_p, above min_p: of a heap, whose rest is never put in order.
+    // They gather at its back, the likeliest last.
+    auto rest = candidates_.end();
+    const auto unlikelier = [](const Candidate& a, const Candidate& b) { return likelier(b, a); };
+    std::make_heap(candidates_.begin(), rest, unlikelier);
+    while (rest != candidates_.begin()) {
+        const double w = weight(candidates_.front().first);
         if (!weights_.empty() && (kept >= enough || w < params.min_p || w == 0.0)) break;
+        std::pop_heap(candidates_.begin(), rest--, unlikelier);
         weights_.push_back(w);
         kept += w;
     }
     double left = uniform * kept;
     for (size_t i = 0; i < weights_.size(); ++i) {
         left -= weights_[i];
-        if (left < 0.0) return candidates_[i].second;
+        if (left < 0.0) return candidates_[candidates_.size() - 1 - i].second;
     }
-    return candidates_[weights_.size() - 1].second;
+    return candidates_[candidates_.size() - weights_.size()].second;
 }
 
 // Inverse of the cumulative distribution in token order: the stretch by sums, the token within it one by one.

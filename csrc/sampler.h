@@ -43,6 +43,7 @@ class Sampler {
     int32_t draw_from_all(const float* logits, int64_t vocab_size, double temperature, float largest, double uniform);
     static void apply_mask(float* logits, int64_t vocab_size, const uint32_t* mask);
     void rank(const float* logits, int64_t vocab_size, int64_t count);
+    void find(const float* logits, int64_t vocab_size, double bound);
 
     const Kernels& kernels_;
     std::vector<Candidate> candidates_;
