@@ -34,9 +34,9 @@ void Executor::pack_rows(int matrix, int64_t first, int64_t count, const uint8_t
     auto* packed = const_cast<uint8_t*>(m.data) + static_cast<size_t>(first / kLanes) * m.group_bytes;  // of weights_
     const int64_t groups = (count + kLanes - 1) / kLanes;
     const int64_t num_parts = std::min<int64_t>(groups, 8 * threads_.size());
-    threads_.run_stages(1, [&](int) {
-        int stage = 0;
-        threads_.stage(stage, num_parts, [&](int64_t i) {
+    threads_.run_stages(1, [&](int thread) {
+        ThreadPool::Place place{thread};
+        threads_.stage(place, num_parts, [&](int64_t i) {
             const Part part = part_of(groups, static_cast<int>(i), static_cast<int>(num_parts));
             for (int64_t group = part.begin; group < part.end; ++group)
                 pack_group(m.type, data, count, m.cols, group, packed + static_cast<size_t>(group) * m.group_bytes);

@@ -225,9 +225,8 @@ class Executor {
         const StepInput* input;
         const StepOutput* output;
         int value;
-        int thread;
+        ThreadPool::Place place;
         int64_t tile_begin, tile_rows;  // output rows in work
-        int stage;  // this thread's cursor
         bool decodes;  // every chunk is one row
         std::vector<Stretch> parts;  // of prompt rows, in the linear in work
         Ahead ahead;
@@ -275,7 +274,7 @@ class Executor {
     void for_rows(Work& work, int64_t rows, Task&& task) {
         const int64_t parts = std::min<int64_t>(rows, 4 * threads_.size());
         threads_.stage(
-            work.stage, parts,
+            work.place, parts,
             [&](int64_t i) {
                 const Part part = part_of(rows, static_cast<int>(i), static_cast<int>(parts));
                 task(part.begin, part.end);

@@ -74,15 +74,15 @@ void Executor::run(const AttentionOp& op, Work& work) {
         const AttentionUnit& unit = plan.units[static_cast<size_t>(item / kv_heads)];
         const int head = static_cast<int>(item % kv_heads);
         if (at_once) rotate_and_store(op, *work.input, unit.row, head);
-        attend_unit(work.thread, op, unit, work.input->chunks[static_cast<size_t>(unit.chunk)], head);
+        attend_unit(work.place.thread, op, unit, work.input->chunks[static_cast<size_t>(unit.chunk)], head);
     };
-    threads_.stage_of_own(work.stage, work.thread, plan.first_of.data(), attend, work.ahead);
+    threads_.stage_of_own(work.place, plan.first_of.data(), attend, work.ahead);
     if (plan.merges.empty()) return;
     const auto merge = [&](int64_t item) {
-        merge_unit(work.thread, op, plan.merges[static_cast<size_t>(item / op.num_heads)],
+        merge_unit(work.place.thread, op, plan.merges[static_cast<size_t>(item / op.num_heads)],
                    static_cast<int>(item % op.num_heads));
     };
-    threads_.stage(work.stage, static_cast<int64_t>(plan.merges.size()) * op.num_heads, merge, work.ahead);
+    threads_.stage(work.place, static_cast<int64_t>(plan.merges.size()) * op.num_heads, merge, work.ahead);
 }
 
 // One KV head of a row: its queries are rotated into scratch and its key into the cache; the value goes there as it is.

@@ -125,19 +125,19 @@ void Executor::run(const ExpertsOp& op, Work& work) {
     const auto ready = [&](const float* x, int64_t pair, std::initializer_list<int> readers) {
         make_pair_ready(x, pair, is_prompt && is_prompt[plan.rows[static_cast<size_t>(pair)]], readers);
     };
-    threads_.stage(work.stage, 1, [&](int64_t) { route(spec, rows, is_prompt, plan); });
+    threads_.stage(work.place, 1, [&](int64_t) { route(spec, rows, is_prompt, plan); });
     for_rows(work, num_pairs, [&](int64_t begin, int64_t end) {
         for (int64_t pair = begin; pair < end; ++pair)
             ready(value(spec.x) + plan.rows[static_cast<size_t>(pair)] * dim, pair, {spec.gates[0], spec.ups[0]});
     });
-    threads_.stage(work.stage, static_cast<int64_t>(plan.inner.size()),
-                   [&](int64_t i) { run_expert(spec, plan.inner[static_cast<size_t>(i)], true, work.thread); });
+    threads_.stage(work.place, static_cast<int64_t>(plan.inner.size()),
+                   [&](int64_t i) { run_expert(spec, plan.inner[static_cast<size_t>(i)], true, work.place.thread); });
     for_rows(work, num_pairs, [&](int64_t begin, int64_t end) {
         for (int64_t pair = begin; pair < end; ++pair)
             ready(scratch_.as<float>(inner_at_) + pair * ffn_dim, pair, {spec.downs[0]});
     });
-    threads_.stage(work.stage, static_cast<int64_t>(plan.outer.size()),
-                   [&](int64_t i) { run_expert(spec, plan.outer[static_cast<size_t>(i)], false, work.thread); });
+    threads_.stage(work.place, static_cast<int64_t>(plan.outer.size()),
+                   [&](int64_t i) { run_expert(spec, plan.outer[static_cast<size_t>(i)], false, work.place.thread); });
     for_rows(work, rows, [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
             float* out = value(spec.out) + row * dim;

@@ -68,7 +68,7 @@ void Executor::run_prompts(const LinearOp& op, Work& work) {
         const Panel& panel = op.panels[static_cast<size_t>(task / num_parts)];
         LinearArgs a = args_of(op, panel.matrix, quant_rows(cols), scratch_.as<float>(plain_at_));
         a.brain = brain_rows(cols);
-        a.scratch = scratch_of(work.thread) + panel_at_;
+        a.scratch = scratch_of(work.place.thread) + panel_at_;
         a.group_begin = panel.begin;
         a.group_end = panel.end;
         if (task % num_parts == 0)
@@ -76,7 +76,7 @@ void Executor::run_prompts(const LinearOp& op, Work& work) {
         const Stretch& part = work.parts[static_cast<size_t>(task % num_parts)];
         (has_prefill(a.matrix->type) ? kernels_.linear_prefill : kernels_.linear)(of_rows(a, part.row, part.num_rows));
     };
-    threads_.stage(work.stage, static_cast<int64_t>(op.panels.size()) * num_parts, multiply, work.ahead);
+    threads_.stage(work.place, static_cast<int64_t>(op.panels.size()) * num_parts, multiply, work.ahead);
 }
 
 }  // namespace twostroke

@@ -88,7 +88,7 @@ void Executor::step(const StepInput& input, const StepOutput& output, int value)
 
 void Executor::run_thread(int thread, const StepInput& input, const StepOutput& output, int value) {
     const bool decodes = input.num_rows == static_cast<int64_t>(input.chunks.size());
-    Work work{&input, &output, value, thread, 0, 0, 0, decodes, {}, {}};
+    Work work{&input, &output, value, {thread}, 0, 0, decodes, {}, {}};
     for_rows(work, input.num_rows, [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) fill_rope_tables(row);
     });
@@ -96,13 +96,13 @@ void Executor::run_thread(int thread, const StepInput& input, const StepOutput& 
     for (; work.tile_begin < input.num_outputs; work.tile_begin += kOutputTile) {
         work.tile_rows = std::min(kOutputTile, input.num_outputs - work.tile_begin);
         run_ops(output_ops_, next_of_output_ops_, work);
-        threads_.stage(work.stage, work.tile_rows, [&](int64_t i) { sample_row(thread, work, i); });
+        threads_.stage(work.place, work.tile_rows, [&](int64_t i) { sample_row(thread, work, i); });
     }
 }
 
 void Executor::run_ops(const std::vector<Op>& ops, const std::vector<const LinearOp*>& next, Work& work) {
     for (size_t i = 0; i < ops.size(); ++i) {
-        work.ahead = ahead_of(next[i], work.thread);
+        work.ahead = ahead_of(next[i], work.place.thread);
         std::visit([&](const auto& op) { run(op, work); }, ops[i]);
     }
 }
@@ -174,9 +174,9 @@ void Executor::run(const LinearOp& op, Work& work) {
     }
     // One row is made ready by every thread for itself: that takes less time than to wait for each other.
     const bool alone = rows == 1;
-    QuantRows quant = alone ? row_of(work.thread, cols) : quant_rows(cols);
+    QuantRows quant = alone ? row_of(work.place.thread, cols) : quant_rows(cols);
     if (!quantized) quant.quads = nullptr;
-    float* floats = !plain ? nullptr : alone ? plain_row_of(work.thread) : scratch_.as<float>(plain_at_);
+    float* floats = !plain ? nullptr : alone ? plain_row_of(work.place.thread) : scratch_.as<float>(plain_at_);
     const auto make_ready = [&](int64_t begin, int64_t end) {
         kernels_.quantize_rows({value(op.x), cols, cols, norm_of(op.norm), quant, floats, begin, end});
     };
@@ -192,7 +192,7 @@ void Executor::run(const LinearOp& op, Work& work) {
         a.group_end = end;
         kernels_.linear(a);
     };
-    threads_.stage_of_own(work.stage, work.thread, op.tasks.first_of.data(), multiply, work.ahead);
+    threads_.stage_of_own(work.place, op.tasks.first_of.data(), multiply, work.ahead);
 }
 
 void Executor::run(const RopeOp& op, Work& work) {

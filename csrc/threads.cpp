@@ -72,16 +72,13 @@ void ThreadPool::run(const std::function<void(int)>& work) {
 
 void ThreadPool::run_stages(int num_stages, const std::function<void(int)>& work) {
     require_workers();
-    const auto shares = static_cast<size_t>(num_stages) * static_cast<size_t>(num_threads_);
-    if (static_cast<int>(stages_.size()) < num_stages) {
-        stages_ = std::vector<Stage>(static_cast<size_t>(num_stages));
-        taken_ = std::vector<std::atomic<int64_t>>(shares);
+    if (num_stages_ < num_stages) {
+        num_stages_ = num_stages;
+        taken_ = Counters(num_threads_, num_stages);
+        done_ = Counters(num_threads_, num_stages);
     }
-    for (size_t i = 0; i < shares; ++i) taken_[i].store(0, std::memory_order_relaxed);
-    for (int i = 0; i < num_stages; ++i) {
-        stages_[static_cast<size_t>(i)].next.store(0, std::memory_order_relaxed);
-        stages_[static_cast<size_t>(i)].done.store(0, std::memory_order_relaxed);
-    }
+    taken_.clear();
+    done_.clear();
     if (num_threads_ > 1) {
         stage_work_ = &work;
         closed_.store(false, std::memory_order_seq_cst);

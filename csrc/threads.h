@@ -36,48 +36,92 @@ class ThreadPool {
     // same ones in the same order on every thread, at most `num_stages`. One caller at a time.
     void run_stages(int num_stages, const std::function<void(int)>& work);
 
-    // Inside run_stages(): task(i) for 0 <= i < count, each once on some thread; returns when all are done. `cursor`
-    // counts this thread's stages, from 0. `idle()` is called over and over while this thread waits for others.
+    // Where a thread is in run_stages(): its own number, and how many stages it has been through.
+    struct Place {
+        int thread, stage = 0;
+    };
+
+    // Inside run_stages(): task(i) for 0 <= i < count, each once on some thread; returns when all are done. `idle()` is
+    // called over and over while this thread waits for others.
     template <class Task, class Idle>
-    void stage(int& cursor, int64_t count, Task&& task, Idle&& idle) {
-        Stage& s = stages_[static_cast<size_t>(cursor++)];
-        while (s.next.load(std::memory_order_relaxed) < count) {
-            const int64_t i = s.next.fetch_add(1, std::memory_order_relaxed);
-            if (i >= count) break;
-            task(i);
-            s.done.fetch_add(1, std::memory_order_release);
-        }
-        finish(s, count, idle);
+    void stage(Place& place, int64_t count, Task&& task, Idle&& idle) {
+        run_share(place, 0, 0, count, task);
+        spin_until([&] {
+            if (is_done(place.stage, count)) return true;
+            idle();
+            return false;
+        });
+        ++place.stage;
     }
     template <class Task>
-    void stage(int& cursor, int64_t count, Task&& task) {
-        stage(cursor, count, task, [] {});
+    void stage(Place& place, int64_t count, Task&& task) {
+        stage(place, count, task, [] {});
     }
 
-    // As stage(), but thread t takes tasks `first_of[t]` .. `first_of[t + 1]` in order, and then what others have left of
-    // theirs: so that, step after step, a thread reads what its own caches hold. `first_of` (threads + 1).
+    // As stage(), but thread t takes tasks `first_of[t]` .. `first_of[t + 1]` in order, and what others have left of theirs
+    // when it has waited for them: so that, step after step, a thread reads what its own caches hold. `first_of`
+    // (threads + 1).
     template <class Task, class Idle>
-    void stage_of_own(int& cursor, int thread, const int64_t* first_of, Task&& task, Idle&& idle) {
-        std::atomic<int64_t>* taken = &taken_[static_cast<size_t>(cursor) * static_cast<size_t>(num_threads_)];
-        Stage& s = stages_[static_cast<size_t>(cursor++)];
-        for (int i = 0; i < num_threads_; ++i) {
-            const int owner = (thread + i) % num_threads_;
-            const int64_t count = first_of[owner + 1] - first_of[owner];
-            while (taken[owner].load(std::memory_order_relaxed) < count) {
-                const int64_t next = taken[owner].fetch_add(1, std::memory_order_relaxed);
-                if (next >= count) break;
-                task(first_of[owner] + next);
-                s.done.fetch_add(1, std::memory_order_release);
-            }
-        }
+    void stage_of_own(Place& place, const int64_t* first_of, Task&& task, Idle&& idle) {
+        run_share(place, place.thread, first_of[place.thread], first_of[place.thread + 1], task);
         for (int i = 0; i < 32; ++i) idle();  // even if nobody is waited for: what comes next starts with memory in flight
-        finish(s, first_of[num_threads_], idle);
+        int waited = 0;
+        spin_until([&] {
+            if (is_done(place.stage, first_of[num_threads_])) return true;
+            if (++waited == kPatience)
+                for (int i = 1; i < num_threads_; ++i) {
+                    const int owner = (place.thread + i) % num_threads_;
+                    run_share(place, owner, first_of[owner], first_of[owner + 1], task);
+                }
+            idle();
+            return false;
+        });
+        ++place.stage;
     }
 
   private:
-    struct alignas(64) Stage {
-        std::atomic<int64_t> next{0}, done{0};
+    static constexpr int kPatience = 32;  // looks at what others do before their work is taken from them: about 1 us
+
+    // What threads tell each other in a stage: a row of counters each. To write where another thread writes, or looks
+    // again and again, takes as long as some tasks do; so a thread counts in a row of its own, once a share.
+    class Counters {
+      public:
+        explicit Counters(int num_threads = 0, int num_stages = 0)
+            : stride_((static_cast<size_t>(num_stages) + 15) / 8 * 8),  // no cache line of two rows
+              counts_(static_cast<size_t>(num_threads) * stride_) {}
+        std::atomic<int64_t>& at(int thread, int stage) {
+            return counts_[static_cast<size_t>(thread) * stride_ + static_cast<size_t>(stage)];
+        }
+        void clear() {
+            for (auto& count : counts_) count.store(0, std::memory_order_relaxed);
+        }
+
+      private:
+        size_t stride_;
+        std::vector<std::atomic<int64_t>> counts_;
     };
+
+    // Takes tasks of `owner`'s share, `first` .. `end`, until none is left.
+    template <class Task>
+    void run_share(const Place& place, int owner, int64_t first, int64_t end, Task&& task) {
+        std::atomic<int64_t>& taken = taken_.at(owner, place.stage);
+        int64_t ran = 0;
+        while (taken.load(std::memory_order_relaxed) < end - first) {
+            const int64_t next = first + taken.fetch_add(1, std::memory_order_relaxed);
+            if (next >= end) break;
+            task(next);
+            ++ran;
+        }
+        if (ran == 0) return;
+        std::atomic<int64_t>& done = done_.at(place.thread, place.stage);
+        done.store(done.load(std::memory_order_relaxed) + ran, std::memory_order_release);
+    }
+
+    bool is_done(int stage, int64_t count) {
+        for (int thread = 0; thread < num_threads_ && count > 0; ++thread)
+            count -= done_.at(thread, stage).load(std::memory_order_acquire);
+        return count <= 0;
+    }
 
     void require_workers() const;
     void worker(int thread);
@@ -95,22 +139,15 @@ class ThreadPool {
             }
         }
     }
-    template <class Idle>
-    static void finish(const Stage& s, int64_t count, Idle&& idle) {
-        spin_until([&] {
-            if (s.done.load(std::memory_order_acquire) >= count) return true;
-            idle();
-            return false;
-        });
-    }
     static void pause_cpu();
 
     const int num_threads_;
     std::vector<std::thread> threads_;
     const std::function<void(int)>* work_ = nullptr;
     const std::function<void(int)>* stage_work_ = nullptr;
-    std::vector<Stage> stages_;
-    std::vector<std::atomic<int64_t>> taken_;  // (stages, threads): of each thread's own tasks in stage_of_own()
+    int num_stages_ = 0;  // that there is room for
+    Counters taken_;  // of a thread's share of a stage: tasks that someone has begun
+    Counters done_;  // by a thread in a stage: tasks, of its own share or of others
     alignas(64) std::atomic<uint32_t> round_{0};  // of run()
     alignas(64) std::atomic<uint32_t> stage_round_{0};  // of run_stages()
     alignas(64) std::atomic<int> inside_{0};  // workers in run_stages()

@@ -94,23 +94,25 @@ def test_recomputed_rows_are_rows_and_no_tokens(mixed) -> None:
 
 
 def test_a_request_alone_owns_its_steps(make_bench, make_request, clock) -> None:
+    """And the time between them that the engine takes to keep its books."""
     bench = make_bench(max_chunk_tokens=16)
     (answer,) = bench.run(make_request(40, 5))
     summary, batches = answer.finished.summary, bench.executor.batches
     assert (summary.prompt_tokens, summary.completion_tokens) == (40, 5)
-    assert (summary.prefill.tokens, summary.prefill.steps, summary.prefill.seconds) == (40, 3, 3.0)
-    assert (summary.decode.tokens, summary.decode.steps, summary.decode.seconds) == (4, 4, 4.0)
+    assert (summary.prefill.tokens, summary.prefill.steps, summary.prefill.seconds) == (40, 3, 5.0)
+    assert (summary.decode.tokens, summary.decode.steps, summary.decode.seconds) == (4, 4, 8.0)
     weights = sum(bench.executor.cost.step(shapes(batch)).weight_bytes for batch in batches[3:])
     assert summary.decode.weight_bytes == pytest.approx(weights, rel=1e-12)
-    assert summary.decode.tok_s == 1.0 and summary.decode.flop_s == summary.decode.flops / 4
+    assert summary.decode.tok_s == 0.5 and summary.decode.flop_s == summary.decode.flops / 8
 
 
 def test_times_are_those_of_the_clock(make_bench, make_request, clock) -> None:
-    """Submitted at 1; steps look at the clock when they start and when they end: 2 and 3, 4 and 5, ..."""
+    """Submitted at 1; steps look at the clock when they start, when they end, and after their books are kept: 2, 3
+    and 4, then 5, 6 and 7, ..."""
     bench, request = make_bench(max_chunk_tokens=16), make_request(40, 5)
     summary = bench.run(request)[0].finished.summary
     assert request.submitted_at == 1.0
-    assert (summary.queue_s, summary.ttft_s, summary.tpot_s, summary.total_s) == (1.0, 6.0, 2.0, 14.0)
+    assert (summary.queue_s, summary.ttft_s, summary.tpot_s, summary.total_s) == (1.0, 8.0, 3.0, 20.0)
 
 
 def test_times_of_what_did_not_happen_are_none(make_bench, make_request) -> None:

@@ -51,11 +51,11 @@ class Machine:
         monkeypatch.setattr(bench.engine._scheduler, "schedule", kept)
 
 
-def run_with(bench, streams, prompt) -> None:
-    """Streams for 200 steps, then a prompt beside them until its first token."""
+def run_with(bench, streams, prompt, num_steps: int = 200) -> None:
+    """Streams for so many steps, then a prompt beside them until its first token."""
     for request in streams:
         bench.engine.submit(request)
-    for _ in range(200):
+    for _ in range(num_steps):
         bench.step()
     bench.engine.submit(prompt)
     while not prompt.num_generated:
@@ -70,21 +70,25 @@ def run_with(bench, streams, prompt) -> None:
         (16, 8e6, "interrupted"),
         (1, 4e7, "twice as slow"),
         (16, 8e6, "twice as slow"),
+        (1, 4e7, "twice as slow soon"),
+        (16, 8e6, "twice as slow soon"),
     ],
 )
 def test_running_answers_slow_down_no_more_than_told(
     make_bench, make_request, monkeypatch: pytest.MonkeyPatch, num_streams: int, flop_s: float, weather: str
 ) -> None:
     """About twice while a prompt of 4,000 tokens is computed, at most 2.5 times by the 99th percentile; also where one
-    step in twenty takes ten times as long, and where from some step on all take twice as long."""
+    step in twenty takes ten times as long, and where from some step on all take twice as long, many steps known or few.
+    """
     bench, machine = make_bench((2000, 2000), context=8192, tpot_target=None, dim=8192), Machine(flop_s=flop_s)
     machine.drive(bench, monkeypatch)
     interrupted = weather == "interrupted"
     if interrupted:
         machine.weather = lambda step: 10.0 if step % 20 == 7 else 1.0
-    if weather == "twice as slow":
-        machine.weather = lambda step: 1.0 + (step > 220)
-    run_with(bench, [make_request(20 + i, 3000) for i in range(num_streams)], make_request(4000, 1))
+    num_steps = 30 if weather == "twice as slow soon" else 200
+    if weather.startswith("twice as slow"):
+        machine.weather = lambda step: 1.0 + (step > num_steps + 20)
+    run_with(bench, [make_request(20 + i, 3000) for i in range(num_streams)], make_request(4000, 1), num_steps)
     slowdowns = [seconds / alone for seconds, alone in machine.mixed[num_streams:]]
     assert len(slowdowns) > 20
     assert np.percentile(slowdowns, 99) <= 2.5 and 1.6 < median(slowdowns) < 2.25

@@ -16,9 +16,10 @@ from twostroke.llm.paging import Paging, PagingWatch
 
 
 def watched(counts: list[int]) -> Paging:
-    numbers = iter(counts)
-    watch = PagingWatch(lambda: next(numbers))
-    for _ in counts:
+    """`counts`: page reads of the process when each token has come."""
+    read = 0
+    watch = PagingWatch(lambda: read)
+    for read in counts:  # noqa: B007 - the watch reads it
         watch.token()
     return watch.found
 
@@ -27,6 +28,11 @@ def test_page_reads_that_go_on_are_paging() -> None:
     found = watched([100, 140, 180, 180, 230, 260])
     assert found == Paging(steps=5, paged_steps=4, page_reads=160)
     assert found.is_paging
+
+
+def test_a_long_answer_is_looked_at_now_and_then() -> None:
+    found = watched(list(range(0, 100 * 7, 7)))
+    assert found.is_paging and 80 <= found.steps == found.paged_steps < 100 and found.page_reads == 7 * found.steps
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ class Engine:
         self._executor = executor
         self._scheduler = Scheduler(self.cache, executor.cost, self.config)
         self._events: list[Event] = []
+        self._uncounted_s = 0.0  # what the latest step took after it was entered in the ledger: the next one's
 
     @property
     def has_work(self) -> bool:
@@ -155,7 +156,7 @@ class Engine:
     def _commit(self, plan: StepPlan, result: StepResult, hidden: FloatArray | None, started: float) -> None:
         progress = self._scheduler.commit(plan, result, hidden)
         now = perf_counter()
-        self.ledger.record(plan, result.seconds, started, now)
+        self.ledger.record(plan, result.seconds, started, now, self._uncounted_s)
         is_mixed = plan.num_decode < len(plan.chunks)
         self._scheduler.pace.observe(self.ledger.recent[-1], is_mixed=is_mixed)
         self._scheduler.speculation.observe(plan, now - started)
@@ -164,6 +165,7 @@ class Engine:
         self._events += progress.tokens
         self._events += progress.hidden
         self._events += [Finished(request, self.ledger.close(request, now)) for request in progress.finished]
+        self._uncounted_s = perf_counter() - now
 
     def _fail(self, plan: StepPlan, error: BaseException) -> None:
         for chunk in plan.chunks:

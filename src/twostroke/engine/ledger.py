@@ -111,9 +111,12 @@ class Ledger:
             decode=account.phases[Phase.DECODE].totals(),
         )
 
-    def record(self, plan: StepPlan, native_seconds: float, started: float, ended: float) -> None:
-        """Enters a step that ran from `started` to `ended`, `native_seconds` of it inside the executor."""
-        seconds = ended - started
+    def record(
+        self, plan: StepPlan, native_seconds: float, started: float, ended: float, more_seconds: float = 0.0
+    ) -> None:
+        """Enters a step that ran from `started` to `ended`, `native_seconds` of it inside the executor; and
+        `more_seconds` that went by between steps, in bookkeeping."""
+        seconds = ended - started + more_seconds
         step: dict[Phase, Account] = {}
         amounts = self._amounts(plan.chunks)
         for chunk, share, own in zip(plan.chunks, self._time_shares(amounts), amounts, strict=True):

@@ -1,6 +1,7 @@
 """Pace: how much prefill a step may carry beside running answers. Owns the policy; what steps take is `step_time`'s."""
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from twostroke.program.cost import CostModel
 _LEAST_SLOWDOWN = 2.0  # without a target of its own, a step takes so many times what its decode rows alone take
 _LEAST_SHARE = 0.2  # of a step's time that is prefill's, however low the target
 _MOST_MIXED = 16  # steps in a row that have prompt rows: then one has none, and shows what the answers' rows alone take
+_MOST_UNLEARNT = 32  # steps that wait to be learnt from
 _LEAST_WORTH = 3.0  # seconds of prompt rows beside one of passing over the weights for them
 
 
@@ -32,6 +34,7 @@ class Pace:
     def __init__(self, cost: CostModel, target_s: float | None = None) -> None:
         self.step_time = StepTime(cost)
         self._target_s = target_s
+        self._unlearnt: deque[StepRecord] = deque(maxlen=_MOST_UNLEARNT)
         self._num_mixed = _MOST_MIXED  # since a step of decode rows alone was seen
 
     @property
@@ -40,8 +43,11 @@ class Pace:
         return self._num_mixed >= _MOST_MIXED
 
     def observe(self, record: StepRecord, *, is_mixed: bool) -> None:
-        """Learns from a step; `is_mixed`: it had other rows beside its decode rows."""
-        self.step_time.observe(record)
+        """A step ran; `is_mixed`: it had other rows beside its decode rows.
+
+        Nothing is learnt from it until somebody asks: answers that run alone are not made to wait for it.
+        """
+        self._unlearnt.append(record)
         self._num_mixed = self._num_mixed + 1 if is_mixed else 0
 
     def room(self, decode: Sequence[Chunk], num_lagging: int) -> Room:
@@ -51,6 +57,8 @@ class Pace:
         Prompt rows are never so few that the pass over the weights is more than a quarter of their time, and prompts
         always have a part of the step: a bound that cannot be met is not held to at all costs, and all get on.
         """
+        while self._unlearnt:
+            self.step_time.observe(self._unlearnt.popleft())
         if not decode or not self.step_time.is_known:
             return Room(math.inf, None)
         alone = self.step_time.of_decode(decode)

@@ -8,13 +8,14 @@ import resource
 from collections.abc import Callable
 from dataclasses import dataclass
 
+_CLOSELY = 16  # steps each looked at by itself; later ones so many at a time, since to look takes time too
 _LEAST_STEPS = 3  # a few reads at the start are libraries and templates
 _LEAST_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """Decode steps seen, those within which the process read pages from disk, and how many pages."""
+    """Decode steps seen, those within which the process read pages from disk (at most), and how many pages."""
 
     steps: int
     paged_steps: int
@@ -33,15 +34,20 @@ class PagingWatch:
         self._count = count or _major_faults
         self._last: int | None = None
         self._steps = self._paged_steps = self._reads = 0
+        self._unseen = 0  # steps since the latest look
 
     def token(self) -> None:
         """A token has come; the first one ends the prefill, which is not watched."""
+        self._unseen += 1
+        if self._steps >= _CLOSELY and self._unseen < _CLOSELY:
+            return
         now = self._count()
         if self._last is not None:
-            self._steps += 1
-            self._paged_steps += now > self._last
-            self._reads += now - self._last
-        self._last = now
+            reads = now - self._last
+            self._steps += self._unseen
+            self._paged_steps += min(self._unseen, reads)
+            self._reads += reads
+        self._last, self._unseen = now, 0
 
     @property
     def found(self) -> Paging:
