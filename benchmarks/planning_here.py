@@ -1,18 +1,21 @@
 """Which constants does this engine need on a CPU, and how right are they?
 
-    python benchmarks/planning_here.py [--write]
+    python benchmarks/planning_here.py [--write] [--timings FILE [--budget SECONDS]]
 
 Times single steps of made-up models (random weights, several shapes and types) in the native executor: prefill and
 decode, one request and more, short and long contexts; what the engine does between steps is timed on the same models.
 A machine's memory may be twice as fast at one time as at another, so reading the weights is timed before and after each
 step, and a step counts against that. Fits the constants of "twostroke/cpu" against the FLOP/s that `twostroke probe`
-kept. No model that people use is among those timed. Takes about three minutes; the last line is JSON.
+kept. No model that people use is among those timed. Takes about three minutes, or goes on from what FILE has and stops
+after the budget; the last line is JSON.
 """
 
 import argparse
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
 
@@ -33,7 +36,7 @@ from twostroke.program.cost import ChunkShape
 from twostroke.program.phase import Phase
 from twostroke.program.program import Program
 from twostroke.roofline.probe import known_or_probed
-from twostroke.roofline.step_time import nominal_seconds
+from twostroke.roofline.step_time import Seconds, nominal_seconds
 from twostroke.roofline.work import RowKinds, step_work
 from twostroke.weights.quantize import quantize
 from twostroke.weights.source import TensorInfo
@@ -157,20 +160,21 @@ def _batch(rows: int, start: int, requests: int, blocks: int, vocab: int) -> Bat
     )
 
 
-def constants(found: Constants, errors: Mapping[str, Array]) -> str:
-    """The class, for efficiency.toml. `errors` are log(predicted / measured), held out, by what was run."""
+def constants(found: Constants, count: int, errors: Mapping[str, Array]) -> str:
+    """The class, for efficiency.toml, of so many timings. `errors` are log(predicted / measured), held out, by what was
+    run."""
     values = found.factors
     lines = ['[classes."twostroke/cpu"]']
     lines += [f"{name}_s = {values[name]:.3g}" for name in ("step", "layer", "request")]
     shares = ("weights", "experts", "kv", "attention", "prompt_attention", "activations")
     lines += [f"{name} = {1 / values[name]:.3g}" for name in shares]
-    for part in ("generated", "tiled", "prompt"):
+    for part in ("generated", "tiled", "prompt", "expanded"):
         kinds = {name.partition(".")[2]: value for name, value in values.items() if name.startswith(f"{part}.")}
         lines.append(f"{part} = {{ {', '.join(f'{kind} = {1 / value:.3g}' for kind, value in kinds.items())} }}")
     lines += [f"overlap = {found.overlap}", f"tile_rows = {_TILE}", "few_rows = 1000000", "chunk_tokens = 512"]
     lines += ['generated_on = "16bit"', 'prompt_on = "16bit"']
-    count = sum(len(each) for each in errors.values())
     lines.append(f'source = "{count} timings of steps of made-up models on a 2-core AVX-512 machine, fitted"')
+    lines.append('bands_of = "those timings, each predicted without its own model"')
     lines.append('[classes."twostroke/cpu".bands]')
     for run, each in errors.items():
         low, high = np.exp(np.quantile(-each, (0.1, 0.9)))
@@ -187,7 +191,7 @@ def write(text: str) -> None:
 
 def held_out(timings: Sequence[Timing]) -> Array:
     """log(predicted / measured) of each shape's steps by constants fitted without that shape. The mixture stands alone:
-    its are those of the fit itself."""
+    its are those of the fit itself, and no band is of them."""
     names = [timing.name.split()[0] for timing in timings]
     errors = np.zeros(len(timings))
     for shape in dict.fromkeys(names):
@@ -199,26 +203,52 @@ def held_out(timings: Sequence[Timing]) -> Array:
 
 
 def by_run(timings: Sequence[Timing], errors: Array) -> dict[str, Array]:
-    """Errors by what was run, as bands are named."""
+    """Held-out errors by what was run, as bands are named. There is one mixture, which nothing is held out for: its
+    bands are those of the rest."""
     found: dict[str, list[float]] = {}
     for timing, error in zip(timings, errors, strict=True):
+        if timing.kind == "mixture":
+            continue
         step, requests = timing.name.split()[-2:]
         run = "decode" if step.startswith("1@") else "prefill"
         run = run if requests == "x1" else f"batched {run}"
-        found.setdefault(f"mixture {run}" if timing.kind == "mixture" else run, []).append(float(error))
-    return {run: np.array(each) for run, each in found.items()}
+        found.setdefault(run, []).append(float(error))
+    return {f"{kind}{run}": np.array(each) for kind in ("", "mixture ") for run, each in sorted(found.items())}
+
+
+def kept(path: Path | None, budget: float) -> dict[str, list[Timing]]:
+    """Timings of all models by name, those that the file has among them; fewer where the budget ends before."""
+    found: dict[str, list[Timing]] = {}
+    if path is not None and path.exists():
+        for name, rows in json.loads(path.read_text("utf-8")).items():
+            found[name] = [Timing(one, kind, Seconds(*nominal), seconds) for one, kind, nominal, seconds in rows]
+    since = perf_counter()
+    for config, kind in MODELS:
+        name = f"{config.name} {kind.name}"
+        if name not in found and perf_counter() - since < budget:
+            found[name] = list(time_model(config, kind))
+    if path is not None:
+        rows = {name: [astuple(timing) for timing in timings] for name, timings in found.items()}
+        path.write_text(json.dumps(rows), "utf-8")
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--write", action="store_true", help="replace the constants in efficiency.toml")
+    parser.add_argument("--timings", type=Path, help="keep timings here, and go on from those it has")
+    parser.add_argument("--budget", type=float, default=math.inf, help="seconds after which no more models are timed")
     options = parser.parse_args()
-    timings = [timing for config, kind in MODELS for timing in time_model(config, kind)]
+    timed = kept(options.timings, options.budget)
+    if len(timed) < len(MODELS):
+        print(json.dumps({"models": len(timed), "of": len(MODELS)}))  # noqa: T201
+        return
+    timings = [timing for each in timed.values() for timing in each]
     errors, found = held_out(timings), fit(timings)
     for timing, error in zip(timings, errors, strict=True):
         print(f"{timing.name:32s} {1e3 * timing.seconds:9.3f} ms {np.expm1(error):+7.1%}")  # noqa: T201
     if options.write:
-        write(constants(found, by_run(timings, errors)))
+        write(constants(found, len(timings), by_run(timings, errors)))
     print(json.dumps({"steps": len(timings), "median": float(np.median(np.abs(errors)))}))  # noqa: T201
 
 

@@ -15,7 +15,7 @@ from twostroke.roofline.step_time import Seconds
 Array = npt.NDArray[np.float64]
 OVERLAPS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 _PARTS = tuple(field.name for field in fields(Seconds))[:-1]  # all but storage
-_BY_TYPE = ("generated", "tiled", "prompt")
+_BY_TYPE = ("generated", "tiled", "prompt", "expanded")
 # What a constant may be as a factor of nominal seconds, and where the search begins. Shares are at most 1.
 _COMMON: Mapping[str, tuple[float, float, float]] = {
     "step": (1e-7, 2e-5, 1e-3),

@@ -140,6 +140,7 @@ def _class_lines(fitted: "Fitted", bands: Mapping[tuple[str, str, str], Band]) -
     yield f"chunk_tokens = {settings.chunk_tokens}"
     devices = {case.device.name for case in fitted.cases}
     yield f'source = "{len(fitted.cases)} published speeds on {len(devices)} devices, fitted; see docs/planning.md"'
+    yield 'bands_of = "published speeds of its kind, each predicted without its own hardware"'
     yield f'[classes."{fitted.name}".bands]'
     runs = {run: found for (own, kind, run), found in bands.items() if (own, kind) == (engine, hardware)}
     for run, (low, high) in sorted(runs.items()):

@@ -3,6 +3,7 @@
 Cases PLN: sizes that other planners had wrong by factors.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,9 @@ def test_no_share_of_a_roof_is_above_1() -> None:
             mix = WeightMix(kind, {4.5: 3.0, 8.5: 1.0}, {4.5: 1.0})
             found = find_efficiency(engine, hardware, mix)
             assert min(found.factors[:3]) >= 0, name
-            assert min(found.factors[3:11]) >= 1, name
+            *shares, _, _ = found.factors[3:]
+            assert min(factor for factor in shares if factor) >= 1, name
+            assert sum(not factor for factor in shares) == (not found.expanded), name
             assert found.overlap >= 1, name
 
 
@@ -262,3 +265,14 @@ def test_json_has_the_keys_of_the_contract(part: str) -> None:
     fields = plan_fields(plan("llama-3.1-8b", "rtx 4090", "q4_k_m"))
     assert " ".join(fields[part] if part else fields) == KEYS[part]
     assert all(set(one) == {"value", "source"} and one["source"] for one in fields["inputs"].values())
+
+
+def test_where_memory_was_slower_and_faster_before_a_plan_counts_on_the_latest_and_its_range_holds_all() -> None:
+    model, steady = find_planned("llama-3.1-8b", "q4_k_m"), custom_target({"bandwidth_gb_s": 40, "tflops": 10})
+    shared = replace(steady, spec=replace(steady.spec, memory_span=(0.75, 1.5)))
+    slow, fast = (custom_target({"bandwidth_gb_s": 40 * factor, "tflops": 10}) for factor in (0.75, 1.5))
+    found, usual = (make_plan(model, target, Scenario()).decode for target in (shared, steady))
+    assert found.total == usual.total
+    assert found.high == pytest.approx(make_plan(model, slow, Scenario()).decode.high)
+    assert found.low == pytest.approx(make_plan(model, fast, Scenario()).decode.low)
+    assert found.low < usual.low < usual.high < found.high

@@ -27,7 +27,7 @@ def file(tmp_path: Path) -> RoofFile:
 def test_what_is_kept_comes_back(file: RoofFile) -> None:
     roofs = Roofs({1000: Measured(5.0, NOW), 2000: Measured(4.5, NOW)}, {"f32": Measured(9.0, NOW)})
     assert file.load("box") == Roofs()
-    assert file.raise_to("box", roofs) == roofs == file.load("box")
+    assert file.raise_to("box", roofs) == Roofs().measured_again(roofs) == file.load("box")
     assert file.load("another box") == Roofs()
     assert [path.name for path in file.path.parent.iterdir()] == ["roofs.json"]
 
@@ -40,6 +40,24 @@ def test_a_roof_is_raised_and_never_lowered(file: RoofFile) -> None:
     higher = file.raise_to("box", reads({1000: 6.0}).raised_by(flops({"f32": 10.0, "16bit": 20.0})))
     assert (higher.reads[1000], higher.flops["f32"].rate) == (Measured(6.0, NOW), 10.0)
     assert higher == file.load("box")
+
+
+def test_reading_is_as_it_was_last_and_its_best_and_slowest_are_kept(file: RoofFile) -> None:
+    for rate in (60.0, 30.0, 66.0, 40.0):
+        file.raise_to("box", reads({1000: 90.0, 2000: rate}))
+    roofs = file.raise_to("box", flops({"f32": 9.0}))  # without reading: nothing changes
+    assert roofs == file.load("box")
+    assert roofs.envelope() == ((1000, 90.0), (2000, 40.0))
+    assert roofs.memory_span() == (30 / 40, 66 / 40)
+    assert [kept[2000].rate for kept in (roofs.reads, roofs.latest, roofs.slowest)] == [66.0, 40.0, 30.0]
+    assert Roofs().memory_span() == reads({1000: 5.0}).memory_span() == (1.0, 1.0)
+
+
+def test_a_file_of_an_earlier_version_is_read(file: RoofFile) -> None:
+    record = {"bytes": 1000, "rate": 5.0, "at": NOW.isoformat()}
+    file.path.parent.mkdir()
+    file.path.write_text(json.dumps({"box": {"reads": [record], "flops": []}}), "utf-8")
+    assert file.load("box").envelope() == ((1000, 5.0),)
 
 
 def test_nearly_equal_working_sets_are_one(file: RoofFile) -> None:
@@ -86,7 +104,7 @@ def test_a_damaged_file_is_an_empty_one_and_is_replaced(file: RoofFile, text: st
     file.path.parent.mkdir()
     file.path.write_bytes(text.encode("latin-1"))
     assert file.load("box") == Roofs()
-    assert file.raise_to("box", reads({1000: 5.0})) == reads({1000: 5.0}) == file.load("box")
+    assert file.raise_to("box", reads({1000: 5.0})) == Roofs().measured_again(reads({1000: 5.0})) == file.load("box")
 
 
 def test_a_record_with_a_wrong_size_is_dropped(file: RoofFile) -> None:
@@ -100,7 +118,7 @@ def test_a_record_with_a_wrong_size_is_dropped(file: RoofFile) -> None:
 def test_where_nothing_can_be_written_the_measurement_still_counts(tmp_path: Path) -> None:
     (tmp_path / "in the way").write_text("a file", "utf-8")
     file = RoofFile(tmp_path / "in the way" / "roofs.json", lambda: NOW)
-    assert file.raise_to("box", reads({1000: 5.0})) == reads({1000: 5.0})
+    assert file.raise_to("box", reads({1000: 5.0})) == Roofs().measured_again(reads({1000: 5.0}))
     assert file.load("box") == Roofs()
 
 

@@ -15,7 +15,8 @@ PARTS = Seconds(
     kv=5.0,
     generated=1.0,
     tiled=2.0,
-    prompt=3.0,
+    prompt=2.0,
+    expanded=1.0,
     attention=7.0,
     prompt_attention=5.0,
     activations=4.0,
@@ -44,5 +45,5 @@ def test_no_overlap_is_faster_than_the_longer_of_both(overlap: float) -> None:
 
 
 def test_what_takes_no_time_overlaps_with_nothing() -> None:
-    nothing = Seconds(*[0.0] * 12)
+    nothing = Seconds(*[0.0] * 13)
     assert overlapped(nothing, 3.0) == nothing

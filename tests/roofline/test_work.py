@@ -55,3 +55,15 @@ def test_prefill_steps_take_every_token_once(prompt: int, batch: int, chunk: int
     assert (tokens, outputs) == (prompt * batch, batch)
     assert all(sum(shape.length for shape in shapes) <= max(chunk, prompt) for shapes in steps)
     assert min(shape.start for shapes in steps for shape in shapes) == start
+
+
+def test_expanding_weights_is_counted_once_a_step_and_of_the_experts_that_a_prompt_s_rows_choose() -> None:
+    """As FLOPs of one row through all that is read: of a mixture, through the union of what the rows chose."""
+    for name in ("llama-3.1-8b", "qwen3-30b-a3b"):
+        cost, layers = cost_of(name)
+        one, few, many = (step_work(cost, layers, prompts=[ChunkShape(0, rows, 0)]) for rows in (1, 16, 512))
+        assert one.expanded_flops == pytest.approx(one.prompt_flops, rel=1e-3)
+        reads = (many.weight_bytes + many.expert_bytes) / (one.weight_bytes + one.expert_bytes)
+        assert many.expanded_flops / one.expanded_flops == pytest.approx(reads, rel=2e-3)
+        assert one.expanded_flops <= few.expanded_flops <= many.expanded_flops
+        assert step_work(cost, layers, generated=[ChunkShape(9, 1, 1)] * 16).expanded_flops == 0

@@ -14,7 +14,7 @@ from twostroke.roofline.target import Target, find_target
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """Predicted, in seconds, with the ends between which 80% of published measurements of such a kind lay.
+    """Predicted, in seconds, with the ends between which 80% of measurements of such a kind lay.
 
     `batch` is how many requests were under way in the mean; TTFT is that of a request alone.
     """

@@ -69,7 +69,7 @@ def command(
     """Predict the memory and speed of MODEL on hardware: no weights and no network are needed.
 
     MODEL is a catalogue name (llama-3.1-8b), a config.json, a Hugging Face directory, a GGUF file or an alias. Every
-    prediction has a range, within which 80% of published measurements of its kind lay.
+    prediction has a range, within which 80% of measurements of its kind lay.
     """
     if claim is not None:
         _judge(claim, _question(model or "", options), as_json)

@@ -1,10 +1,12 @@
 """`plan --check`: the plan's own scenario run here, predicted beside measured. Owns the comparison.
 
-It is run as `bench` runs it. Where neighbours share a machine's memory, that may be half as fast as the probe found it;
-so the plan is also made anew with the rate at which the weights were read between the runs.
+It is run as `bench` runs it. Where neighbours share a machine's memory, that may be half as fast as when it was probed;
+so it is probed right before, and the plan is also made with the rate at which the weights were read between the runs.
 """
 
 import json
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -18,9 +20,10 @@ from twostroke.explain.figures import time_text
 from twostroke.llm.llm import LLM
 from twostroke.roofline.hardware import ReadPoint
 from twostroke.roofline.memory import peak_rss_bytes
-from twostroke.roofline.planner import Plan, make_plan
+from twostroke.roofline.planner import Plan, Prediction, again, make_plan
+from twostroke.roofline.target import this_machine
 
-_RUNS, _READ_S = 3, 0.1
+_PROBE_S, _RUNS, _READ_S = 3.0, 3, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ def check_plan(plan: Plan, as_json: bool) -> None:
     """Run it and print the comparison. Raises ConfigError for a plan of other hardware."""
     if not plan.target.is_here:
         raise ConfigError("--check runs here: it needs --hardware this")
+    _probe_apart(plan.target.spec.num_threads or 1)
+    plan = again(plan, target=this_machine())
     measured = _measure(plan)
     spec = replace(plan.target.spec, read_bandwidth=_at_rate(plan, measured.byte_s))
     then = make_plan(plan.model, replace(plan.target, spec=spec), plan.scenario)
@@ -61,9 +66,19 @@ def check_plan(plan: Plan, as_json: bool) -> None:
         lines.append((label, text(was), text(so), text(now), f"{was / now:.2f}", f"{so / now:.2f}"))
     for line in table(lines):
         click.echo(line)
-    click.echo(
-        f"memory was read at {measured.byte_s / 1e9:.0f} GB/s meanwhile; the probe found {_probed(plan) / 1e9:.0f}"
-    )
+    click.echo(f"predicted ranges: prefill {_range(plan.prefill)}, a token {_range(plan.decode)}")
+    before, then = _probed(plan) / 1e9, measured.byte_s / 1e9
+    click.echo(f"memory was read at {then:.0f} GB/s meanwhile; the probe right before found {before:.0f}")
+
+
+def _probe_apart(num_threads: int) -> None:
+    """Probe in a process of its own, whose memory does not count as this one's."""
+    code = f"from twostroke.roofline.probe import probe; probe({num_threads}, budget_s={_PROBE_S})"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def _range(found: Prediction | None) -> str:
+    return "not known" if found is None else f"{time_text(found.low)} to {time_text(found.high)}"
 
 
 def _probed(plan: Plan) -> float:

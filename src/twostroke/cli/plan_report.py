@@ -7,6 +7,7 @@ from twostroke.cli.figures import bytes_text, count_text, table
 from twostroke.explain.figures import time_text
 from twostroke.roofline.advice import advice
 from twostroke.roofline.claim import Judgement
+from twostroke.roofline.efficiency import PHASES
 from twostroke.roofline.fit import Fitting
 from twostroke.roofline.planner import Plan, Prediction
 
@@ -31,6 +32,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     yield ""
     yield from _wrapped(f"hardware: {plan.target.source}")
     yield from _wrapped(f"constants: {plan.efficiency.name}, {plan.efficiency.source}")
+    yield from _wrapped(f"ranges: {_ranges_text(plan)}")
 
 
 def _wrapped(text: str) -> Iterator[str]:
@@ -61,6 +63,15 @@ def _memory_lines(plan: Plan) -> Iterator[str]:
     for index, (size, text) in enumerate(rows):
         label, sign = "" if index else "memory", "-" if size < 0 else ""
         yield f"{label:8}{sign + bytes_text(abs(size)):>10}  {text}"
+
+
+def _ranges_text(plan: Plan) -> str:
+    """What the times' ranges are of, phases that differ apart; and of memory, where its speed changed."""
+    batch, found = plan.scenario.batch, plan.efficiency
+    prefill, decode = (found.band_source(phase, batch) for phase in PHASES[:2])
+    text = decode if prefill == decode or plan.prefill is None else f"of prefill {prefill}; of decode {decode}"
+    slow, fast = plan.target.spec.memory_span
+    return text if slow == fast else f"{text}; and memory as slow and as fast as it was read in 30 days"
 
 
 def _cache_text(plan: Plan) -> str:

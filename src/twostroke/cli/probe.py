@@ -20,8 +20,9 @@ from twostroke.roofline.probe import probe
 def command(threads: int | None, isa: str | None, as_json: bool) -> None:
     """Measure this machine's roofs: read bandwidth by working set, FLOP/s by type.
 
-    Takes about ten seconds. The best of the last 30 days is shown and kept. `run` compares with its
-    arithmetic, and with the bandwidth at which the model's own weights can be read.
+    Takes about ten seconds. Arithmetic is the best of the last 30 days, reading as it is now: neighbours on
+    a shared machine change it. `plan` counts on both, and its ranges hold the slowest and the fastest
+    reading seen; `run` compares with the bandwidth at which the model's own weights can be read.
     """
     choice = choose_threads(threads)
     start = time.perf_counter()
@@ -41,6 +42,7 @@ def _record(hardware: HardwareSpec, choice: ThreadChoice, seconds: float) -> dic
             {"working_set_bytes": size, "level": _level(size, choice), "byte_s": rate}
             for size, rate in hardware.read_bandwidth
         ],
+        "memory_span": list(hardware.memory_span),
         "flop_s": dict(hardware.flops),
         "probed_at": hardware.probed_at,
         "seconds": seconds,
@@ -59,6 +61,10 @@ def _table(hardware: HardwareSpec, choice: ThreadChoice) -> str:
     )
     lines = [f"{hardware.name}, {hardware.isa}{memory}", choice.reason, ""]
     lines += table([("working set", "in", "read"), *reads], left=0)
+    if hardware.memory_span != (1.0, 1.0):
+        now = hardware.read_bandwidth[-1][1]
+        slow, fast = (f"{count_text(share * now)}B/s" for share in hardware.memory_span)
+        lines += ["", f"the largest set in the last 30 days: {slow} at the slowest, {fast} at the fastest"]
     return "\n".join([*lines, "", *table(arithmetic), "", ridge])
 
 

@@ -75,13 +75,29 @@ function work(data, bits, chunks, engine) {
   found.prompt += (1 - few) * found.generated;
   found.tiled = tiled * found.generated;
   found.generated *= few - tiled;
+  if (prompts.length) found.expanded = expanded(data, bits, prompts);
   return found;
+}
+
+// FLOPs of one row, had it chosen all experts that any row of these chose: what expanding weights is counted in.
+function expanded(data, bits, prompts) {
+  let oneRow = 0, everyStep = 0, byOne = 0, byAll = 0;
+  for (const term of data.terms) {
+    const each = coefficient(term, bits);
+    if (term.part === "rows" && term.unit === "row") oneRow += each;
+    if (term.part === "weights" && term.unit === "step") everyStep += each;
+    if (term.part === "experts") {
+      byOne += each * term.scope[1];
+      byAll += each * measure(term.unit, term.scope, prompts);
+    }
+  }
+  return oneRow * (everyStep + byAll) / (everyStep + byOne);
 }
 
 function nothing() {
   return {
     requests: 0, weights: 0, experts: 0, kv: 0, activations: 0,
-    attention: 0, prompt_attention: 0, prompt: 0, generated: 0, tiled: 0,
+    attention: 0, prompt_attention: 0, prompt: 0, expanded: 0, generated: 0, tiled: 0,
   };
 }
 
@@ -102,7 +118,8 @@ function bandwidth(points, size) {
   return below + Math.log(size / low) / Math.log(high / low) * (above - below);
 }
 
-// Steps of the same kind: [{chunks, count}] to seconds by what they are spent on, with the range of 80% of runs.
+// Steps of the same kind: [{chunks, count}] to seconds by what they are spent on, with the range of 80% of runs, memory
+// being as slow and as fast as it was seen.
 function predict(data, machine, engine, bits, steps, band) {
   const total = { steps: 0, ...nothing() };
   for (const step of steps) {
@@ -112,34 +129,39 @@ function predict(data, machine, engine, bits, steps, band) {
   }
   const read = total.weights + total.experts + total.kv;
   const flops = total.prompt + total.generated + total.tiled + total.attention + total.prompt_attention;
-  const rate = bandwidth(machine.read_bandwidth, read / total.steps);
+  const rate = bandwidth(machine.read_bandwidth, read / total.steps), [slow, fast] = machine.memory_span;
+  const at = (factor) => spent(data, machine, engine, total, rate * factor);
+  const { all, memory, compute, overhead, cache } = at(1);
+  const floor = Math.max(read / (rate * fast), flops * machine.s_per_flop[engine.prompt_on]);
+  return {
+    seconds: all, low: Math.max(floor, band[0] * at(fast).all), high: band[1] * at(slow).all,
+    memory, compute, overhead, cache, bound: compute > memory ? "compute" : "memory",
+    flops, weight_bytes: total.weights + total.experts, kv_bytes: total.kv, intensity: flops / read,
+  };
+}
+
+// Seconds of work at a rate of memory, by what they are spent on.
+function spent(data, machine, engine, total, rate) {
   const perFlop = (kind) => machine.s_per_flop[engine[kind + "_on"]];
   const seconds = {
     step: total.steps, layer: total.steps * data.num_layers, request: total.requests,
     weights: total.weights / rate, experts: total.experts / rate, kv: total.kv / rate,
     generated: total.generated * perFlop("generated"), tiled: total.tiled * perFlop("generated"),
-    prompt: total.prompt * perFlop("prompt"), attention: total.attention * perFlop("attention"),
+    prompt: total.prompt * perFlop("prompt"), expanded: total.expanded * perFlop("prompt"),
+    attention: total.attention * perFlop("attention"),
     prompt_attention: total.prompt_attention * perFlop("attention"),
     activations: total.activations / machine.read_bandwidth[0][1],
   };
   for (const part of Object.keys(seconds)) seconds[part] *= engine.factors[part];
-  for (const [reading, computing] of [
-    [["weights", "experts"], ["generated", "tiled", "prompt"]], [["kv"], ["attention", "prompt_attention"]],
-  ]) {
-    const sum = (parts) => parts.reduce((found, part) => found + seconds[part], 0);
-    const left = together(sum(reading), sum(computing), engine.overlap);
-    for (const part of [...reading, ...computing]) seconds[part] *= left;
+  const sum = (parts) => parts.reduce((found, part) => found + seconds[part], 0);
+  const reading = ["weights", "experts"], computing = ["generated", "tiled", "prompt", "expanded"];
+  for (const [moved, done] of [[reading, computing], [["kv"], ["attention", "prompt_attention"]]]) {
+    const left = together(sum(moved), sum(done), engine.overlap);
+    for (const part of [...moved, ...done]) seconds[part] *= left;
   }
-  const memory = seconds.weights + seconds.experts + seconds.kv;
-  const compute = seconds.generated + seconds.tiled + seconds.prompt + seconds.attention + seconds.prompt_attention
-    + seconds.activations;
-  const overhead = seconds.step + seconds.layer + seconds.request, all = memory + compute + overhead;
-  const floor = Math.max(read / rate, flops * perFlop("prompt"));
-  return {
-    seconds: all, low: Math.max(floor, band[0] * all), high: band[1] * all,
-    memory, compute, overhead, cache: seconds.kv, bound: compute > memory ? "compute" : "memory",
-    flops, weight_bytes: total.weights + total.experts, kv_bytes: total.kv, intensity: flops / read,
-  };
+  const memory = sum([...reading, "kv"]), overhead = sum(["step", "layer", "request"]);
+  const compute = sum([...computing, "attention", "prompt_attention", "activations"]);
+  return { all: memory + compute + overhead, memory, compute, overhead, cache: seconds.kv };
 }
 
 // The steps that take `batch` prompts: short ones share a step, long ones are cut into chunks.

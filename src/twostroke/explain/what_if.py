@@ -153,6 +153,7 @@ def _machine(model: PlannedModel, target: Target, scenario: Scenario) -> dict[st
         "group": target.kind,
         "capacity_bytes": room.capacity_bytes,
         "read_bandwidth": [list(point) for point in spec.read_bandwidth],
+        "memory_span": list(spec.memory_span),
         "s_per_flop": {kind: 0.0 if math.isinf(peak) else 1 / peak for kind, peak in peaks.items()},
         "knows_flops": bool(spec.flops),
         "engine": f"{engine}/{target.kind}",

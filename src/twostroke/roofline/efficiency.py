@@ -42,6 +42,8 @@ class Efficiency:
     step_s, layer_s, request_s  seconds a step, a layer and a request take besides bytes and FLOPs
     weights, experts, kv        share of the nominal bandwidth at which each is read
     generated, tiled, prompt    share of the peak FLOP/s reached on generated rows, whole tiles of them, prompt rows
+    expanded          the share at which a row would run that took as long as expanding a step's weights for its prompt
+                      rows; 0 where that takes no time of its own
     attention, prompt_attention share of the peak FLOP/s reached on rows x context, of generated and of prompt rows
     activations       share of the bandwidth of caches at which they move; 0 where that takes no time of its own
     overlap           how far reading and arithmetic go on together (see `step_time`)
@@ -49,6 +51,7 @@ class Efficiency:
     kinds             which generated rows run how
     chunk_tokens      rows of a prefill step
     bands             measured over predicted time, its 10% and 90% quantiles, by what was run (see `band`)
+    bands_of          which measurements those are
     source            how the constants were found
     """
 
@@ -62,6 +65,7 @@ class Efficiency:
     generated: float
     tiled: float
     prompt: float
+    expanded: float
     attention: float
     prompt_attention: float
     activations: float
@@ -71,26 +75,33 @@ class Efficiency:
     kinds: RowKinds
     chunk_tokens: int
     bands: Mapping[str, Band]
+    bands_of: str
     is_mixture: bool
     source: str
 
     @property
     def factors(self) -> tuple[float, ...]:
         """What nominal seconds are multiplied by, in the order of `Seconds`."""
-        rows = (self.generated, self.tiled, self.prompt)
-        shares = (self.weights, self.experts, self.kv, *rows, self.attention, self.prompt_attention)
-        moving = 1 / self.activations if self.activations else 0.0
-        return (self.step_s, self.layer_s, self.request_s, *(1 / share for share in shares), moving, 1.0)
+        rows = (self.generated, self.tiled, self.prompt, self.expanded)
+        shares = (self.weights, self.experts, self.kv, *rows, self.attention, self.prompt_attention, self.activations)
+        return (self.step_s, self.layer_s, self.request_s, *(1 / share if share else 0.0 for share in shares), 1.0)
 
     def band(self, phase: Phase, batch: int = 1) -> Band:
         """Between which multiples of the predicted time 80% of measured times were; half and double where nothing like
         it was measured."""
+        return self._band(phase, batch) or _UNMEASURED
+
+    def band_source(self, phase: Phase, batch: int = 1) -> str:
+        """What that band is of, as words."""
+        if self._band(phase, batch) is None:
+            return "half to double, for nothing like it was measured"
+        return f"80% of {self.bands_of}"
+
+    def _band(self, phase: Phase, batch: int) -> Band | None:
         of_batch = "batched " if batch > 1 else ""
-        for name in (f"{of_batch}{phase}", phase):
-            exact = f"mixture {name}" if self.is_mixture else name
-            if exact in self.bands:
-                return self.bands[exact]
-        return _UNMEASURED
+        names = (f"{of_batch}{phase}", phase)
+        exact = (f"mixture {name}" if self.is_mixture else name for name in names)
+        return next((self.bands[name] for name in exact if name in self.bands), None)
 
 
 def hardware_class(name: str, kind: str = "gpu") -> str:
@@ -156,7 +167,8 @@ def _parse(name: str, row: Mapping[str, Any], mix: WeightMix, *, guessed: bool) 
     engine = name.partition("/")[0]
 
     def share(key: str, otherwise: str = "") -> float:
-        return _of_mix(row.get(key, row.get(otherwise)), mix, mix.prompt if key == "prompt" else mix.generated)
+        widths = mix.prompt if key in ("prompt", "expanded") else mix.generated
+        return _of_mix(row.get(key, row.get(otherwise, 0.0)), mix, widths)
 
     def arithmetic(key: str) -> Any:
         return row[key][mix.kind] if isinstance(row[key], Mapping) else row[key]
@@ -166,6 +178,7 @@ def _parse(name: str, row: Mapping[str, Any], mix: WeightMix, *, guessed: bool) 
         **{key: float(row.get(key, 0.0)) for key in ("step_s", "layer_s", "request_s", "activations")},
         **{key: share(key) for key in ("weights", "experts", "kv", "generated", "prompt", "attention")},
         tiled=share("tiled", "generated"),
+        expanded=share("expanded"),
         prompt_attention=share("prompt_attention", "attention"),
         overlap=float(row.get("overlap", 1.0)),
         generated_on=arithmetic("generated_on"),
@@ -173,6 +186,7 @@ def _parse(name: str, row: Mapping[str, Any], mix: WeightMix, *, guessed: bool) 
         kinds=RowKinds(float(row["few_rows"]), int(row.get("tile_rows", 0))),
         chunk_tokens=int(row["chunk_tokens"]),
         bands={} if guessed else {phase: (low, high) for phase, (low, high) in row["bands"].items()},
+        bands_of=row["bands_of"],
         is_mixture=mix.kind == "mixture",
         source=row["source"] + (f"; nobody measured {engine} there, so as {name}, with a wide band" if guessed else ""),
     )

@@ -19,6 +19,7 @@ class HardwareSpec:
 
     read_bandwidth  by working set, ascending; one point where a vendor states one number
     flops           dense FLOP/s by kind of arithmetic: "f32", "16bit"
+    memory_span     how slow and how fast memory was read at other times, as shares of `read_bandwidth`
     source          "probed", or where the numbers are published
     probed_at       ISO date and time (UTC) of the oldest measurement in it
 
@@ -31,6 +32,7 @@ class HardwareSpec:
     memory_bytes: int | None = None
     isa: str | None = None
     num_threads: int | None = None
+    memory_span: tuple[float, float] = (1.0, 1.0)
     source: str = "probed"
     probed_at: str | None = None
 

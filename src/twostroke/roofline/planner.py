@@ -1,8 +1,8 @@
 """The planner: memory, time to the first token, time a token and their bounds, for a model on hardware. Owns the plan.
 
 Nothing is run. Bytes and FLOPs are those of the program that would run, memory is `memory_sum`'s, time is `step_time`'s
-sum with the constants of `efficiency`; every prediction has a low and a high end, between which 80% of published
-measurements of its kind lay.
+sum with the constants of `efficiency`; every prediction has a low and a high end, between which 80% of
+measurements of its kind lay (`Efficiency.band`).
 """
 
 from collections.abc import Mapping
@@ -21,8 +21,8 @@ from twostroke.roofline.target import Target
 from twostroke.roofline.work import Work, prefill_steps, step_work
 
 _CONSTANTS = (
-    *("step_s", "layer_s", "request_s", "weights", "experts", "kv", "generated", "tiled", "prompt", "attention"),
-    *("prompt_attention", "activations", "overlap", "chunk_tokens"),
+    *("step_s", "layer_s", "request_s", "weights", "experts", "kv", "generated", "tiled", "prompt", "expanded"),
+    *("attention", "prompt_attention", "activations", "overlap", "chunk_tokens"),
 )
 _GEN_POINTS = 4  # contexts at which an answer's tokens are timed
 
@@ -209,13 +209,16 @@ def _decode(cost: CostModel, model: PlannedModel, target: Target, scenario: Scen
 
 
 def _predicted(work: Work, target: Target, found: Efficiency, band: tuple[float, float]) -> Prediction:
-    """Between the band's ends, but never faster than the roofs allow: a step that fills them has no faster end."""
-    seconds = predict(work, target.spec, found)
+    """Between the band's ends, memory being as fast and as slow as it was seen; but never faster than the roofs allow:
+    a step that fills them has no faster end."""
+    spec = target.spec
+    slow, fast = spec.memory_span
     floor = max(
-        work.read_bytes / target.spec.bytes_per_s_at(work.read_bytes / work.steps),
-        work.flops / arithmetic_peak(target.spec, found.prompt_on),
+        work.read_bytes / (fast * spec.bytes_per_s_at(work.read_bytes / work.steps)),
+        work.flops / arithmetic_peak(spec, found.prompt_on),
     )
-    return Prediction(work, seconds, max(floor, band[0] * seconds.total), band[1] * seconds.total)
+    low, high = (factor * predict(work, spec, found, at).total for factor, at in zip(band, (fast, slow), strict=True))
+    return Prediction(work, predict(work, spec, found), max(floor, low), high)
 
 
 def _slowed(found: Prediction, placed: Split, byte_s: float) -> Prediction:
@@ -246,6 +249,7 @@ def inputs_of(plan: Plan) -> Mapping[str, dict[str, Any]]:
         named["expert_hits"] = (plan.placed.hits, "as asked or as there is room")
     for name in _CONSTANTS:
         named[f"efficiency_{name}"] = (getattr(found, name), found.source)
+    batch = plan.scenario.batch
     for phase in PHASES[:2]:
-        named[f"band_{phase}"] = (list(found.band(phase, plan.scenario.batch)), found.source)
+        named[f"band_{phase}"] = (list(found.band(phase, batch)), found.band_source(phase, batch))
     return {name: {"value": value, "source": source} for name, (value, source) in named.items()}

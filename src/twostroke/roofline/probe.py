@@ -1,9 +1,10 @@
 """Probing this machine's roofs. Owns what is measured, for how long, and that it is kept; the core does the measuring.
 
-A roof is the best that was seen: of several kernels now, and of earlier probes of at most 30 days. Reading is probed in
-the order in which decode reads, a whole working set again and again, so that caches help the roof as much as the model.
-Probing keeps every thread busy: do it when nothing waits for an answer. Only a probe of the machine itself needs memory
-of its own, up to 1 GiB.
+A roof is the best of several kernels; of arithmetic, the best of 30 days. Reading is as it was last, for memory that
+neighbours share changes by the minute; how slow and how fast it was in these 30 days is kept beside. Reading is probed
+in the order in which decode reads, a whole working set again and again, so that caches help the roof as much as the
+model. Probing keeps every thread busy: do it when nothing waits for an answer. Only a probe of the machine itself needs
+memory of its own, up to 1 GiB.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,8 +33,8 @@ def probe(
 ) -> HardwareSpec:
     """Measure read bandwidth at these working sets (bytes) and FLOP/s anew; returns all that is known of the machine.
 
-    Takes about `budget_s`. `isa` is the instruction set, the best one by default. What was measured raises the roofs
-    kept in `file` (default: the user's cache). Sets larger than half the free memory are read at that size.
+    Takes about `budget_s`. `isa` is the instruction set, the best one by default. What was measured is kept in `file`
+    (default: the user's cache). Sets larger than half the free memory are read at that size.
 
     Raises ConfigError for an instruction set that this machine lacks.
     """
@@ -118,6 +119,7 @@ def _spec(roofs: Roofs, num_threads: int, isa: str) -> HardwareSpec:
     return HardwareSpec(
         name=cpu_model(),
         read_bandwidth=roofs.envelope(),
+        memory_span=roofs.memory_span(),
         flops={kind: measured.rate for kind, measured in roofs.flops.items()},
         memory_bytes=total_memory(),
         isa=isa,

@@ -8,8 +8,8 @@ import contextlib
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,39 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Roofs:
-    """Read bandwidth by working set in bytes, FLOP/s by kind of arithmetic."""
+    """Read bandwidth by working set in bytes, FLOP/s by kind of arithmetic: the best that was seen.
+
+    `latest` and `slowest` are of reading too: a machine whose memory neighbours share reads at half the rate at times.
+    """
 
     reads: Mapping[int, Measured] = field(default_factory=dict)
     flops: Mapping[str, Measured] = field(default_factory=dict)
+    latest: Mapping[int, Measured] = field(default_factory=dict)
+    slowest: Mapping[int, Measured] = field(default_factory=dict)
+
+    def measured_again(self, other: "Roofs") -> "Roofs":
+        """Both together, `other` being what was just measured."""
+        best = self.raised_by(other)
+        latest, slowest = dict(self.latest), dict(self.slowest)
+        for size, measured in other.reads.items():
+            if (known := find_read(latest, size)) is not None:
+                del latest[known]
+            latest[size] = measured
+            if (known := find_read(slowest, size)) is None:
+                slowest[size] = measured
+            elif measured.rate < slowest[known].rate:
+                del slowest[known]
+                slowest[size] = measured
+        return replace(best, latest=dict(sorted(latest.items())), slowest=dict(sorted(slowest.items())))
+
+    def memory_span(self) -> tuple[float, float]:
+        """The slowest and the best rate of the largest working set, as shares of the latest."""
+        size = max(self.latest, default=0)
+        best, slowest = find_read(self.reads, size), find_read(self.slowest, size)
+        if best is None or slowest is None:
+            return 1.0, 1.0
+        now = self.latest[size].rate
+        return min(1.0, self.slowest[slowest].rate / now), max(1.0, self.reads[best].rate / now)
 
     def raised_by(self, other: "Roofs") -> "Roofs":
         """Both together; where both measured the same, the higher, for a roof is what was reached at best."""
@@ -49,24 +78,29 @@ class Roofs:
         for kind, measured in other.flops.items():
             if kind not in flops or measured.rate > flops[kind].rate:
                 flops[kind] = measured
-        return Roofs(dict(sorted(reads.items())), flops)
+        return replace(self, reads=dict(sorted(reads.items())), flops=flops)
 
     def envelope(self) -> tuple[tuple[int, float], ...]:
-        """Bandwidth by working set, ascending. What a larger set reached, a smaller one can: so it never rises."""
+        """Latest bandwidth by working set, ascending. It never rises: what a larger set reached, a smaller one can."""
         best, points = 0.0, []
-        for size, measured in sorted(self.reads.items(), reverse=True):
+        for size, measured in sorted((self.latest or self.reads).items(), reverse=True):
             best = max(best, measured.rate)
             points.append((size, best))
         return tuple(reversed(points))
 
     def oldest(self) -> datetime | None:
-        return min((measured.at for measured in (*self.reads.values(), *self.flops.values())), default=None)
+        reads = self.latest or self.reads
+        return min((measured.at for measured in (*reads.values(), *self.flops.values())), default=None)
 
 
 def find_read(reads: Mapping[int, Measured], working_set_bytes: int) -> int | None:
     """The measured working set nearest to this one, if it counts as the same."""
-    near = [size for size in reads if 1 / SAME_SET <= size / working_set_bytes <= SAME_SET]
+    near = [size for size in reads if size <= SAME_SET * working_set_bytes and working_set_bytes <= SAME_SET * size]
     return min(near, key=lambda size: abs(size - working_set_bytes), default=None)
+
+
+def _records(key: str, measured: Mapping[Any, Measured]) -> list[dict[str, Any]]:
+    return [{key: name, "rate": one.rate, "at": one.at.isoformat()} for name, one in measured.items()]
 
 
 class RoofFile:
@@ -83,10 +117,10 @@ class RoofFile:
     def raise_to(self, machine: str, roofs: Roofs) -> Roofs:
         """Enter new measurements; returns what is now known."""
         entries = self._entries()
-        joined = self._parse(entries.get(machine)).raised_by(roofs)
+        joined = self._parse(entries.get(machine)).measured_again(roofs)
         entries[machine] = {
-            "reads": [{"bytes": size, "rate": m.rate, "at": m.at.isoformat()} for size, m in joined.reads.items()],
-            "flops": [{"kind": kind, "rate": m.rate, "at": m.at.isoformat()} for kind, m in joined.flops.items()],
+            **{name: _records("bytes", getattr(joined, name)) for name in ("reads", "latest", "slowest")},
+            "flops": _records("kind", joined.flops),
         }
         with contextlib.suppress(OSError):
             self._write(json.dumps(entries, indent=1))
@@ -101,14 +135,15 @@ class RoofFile:
 
     def _parse(self, entry: Any) -> Roofs:
         try:
-            reads = {int(read["bytes"]): self._measured(read) for read in entry["reads"]}
+            reads, latest, slowest = (self._reads(entry.get(name, ())) for name in ("reads", "latest", "slowest"))
             flops = {str(kind["kind"]): self._measured(kind) for kind in entry["flops"]}
-        except (KeyError, TypeError, ValueError, OverflowError):
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             return Roofs()
-        return Roofs(
-            {size: m for size, m in sorted(reads.items()) if m is not None and size > 0},
-            {kind: m for kind, m in flops.items() if m is not None},
-        )
+        return Roofs(reads, {kind: m for kind, m in flops.items() if m is not None}, latest, slowest)
+
+    def _reads(self, records: Iterable[Mapping[str, Any]]) -> dict[int, Measured]:
+        found = {int(record["bytes"]): self._measured(record) for record in records}
+        return {size: m for size, m in sorted(found.items()) if m is not None and size > 0}
 
     def _measured(self, record: Mapping[str, Any]) -> Measured | None:
         """None for a record too old, or from the future: the clock was wrong then or is now."""

@@ -14,6 +14,8 @@ from twostroke.roofline.efficiency import Arithmetic, Efficiency
 from twostroke.roofline.hardware import HardwareSpec
 from twostroke.roofline.work import Work
 
+_OF_ROWS = ("weights", "experts", "generated", "tiled", "prompt", "expanded")
+
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
@@ -28,6 +30,7 @@ class Seconds:
     generated: float
     tiled: float
     prompt: float
+    expanded: float
     attention: float
     prompt_attention: float
     activations: float
@@ -50,7 +53,7 @@ class Seconds:
     @property
     def linears(self) -> float:
         """Spent on the arithmetic of rows."""
-        return self.generated + self.tiled + self.prompt
+        return self.generated + self.tiled + self.prompt + self.expanded
 
     @property
     def overhead(self) -> float:
@@ -80,6 +83,7 @@ def nominal_seconds(work: Work, hardware: HardwareSpec, generated_on: Arithmetic
         generated=work.generated_flops / own,
         tiled=work.tiled_flops / own,
         prompt=work.prompt_flops / arithmetic_peak(hardware, prompt_on),
+        expanded=work.expanded_flops / arithmetic_peak(hardware, prompt_on),
         attention=work.attention_flops / sixteen,
         prompt_attention=work.prompt_attention_flops / sixteen,
         activations=work.activation_bytes / hardware.read_bandwidth[0][1],
@@ -102,10 +106,13 @@ def arithmetic_peak(hardware: HardwareSpec, kind: Arithmetic) -> float:
     return (max(half, eight) if kind == "8bit" else half) or math.inf
 
 
-def predict(work: Work, hardware: HardwareSpec, efficiency: Efficiency) -> Seconds:
-    """The time of this work. Never below bytes at the nominal bandwidth or FLOPs at the peak: no share is above 1."""
+def predict(work: Work, hardware: HardwareSpec, efficiency: Efficiency, memory: float = 1.0) -> Seconds:
+    """The time of this work, with memory this many times as fast. Never below bytes at its bandwidth or FLOPs at the
+    peak: no share is above 1."""
     nominal = astuple(nominal_seconds(work, hardware, efficiency.generated_on, efficiency.prompt_on))
     apart = Seconds(*(each * factor for each, factor in zip(nominal, efficiency.factors, strict=True)))
+    if memory != 1:
+        apart = replace(apart, **{name: getattr(apart, name) / memory for name in ("weights", "experts", "kv")})
     return overlapped(apart, efficiency.overlap)
 
 
@@ -116,7 +123,7 @@ def overlapped(apart: Seconds, overlap: float) -> Seconds:
     of_context = _together(apart.kv, apart.attention + apart.prompt_attention, overlap)
     return replace(
         apart,
-        **{name: of_rows * getattr(apart, name) for name in ("weights", "experts", "generated", "tiled", "prompt")},
+        **{name: of_rows * getattr(apart, name) for name in _OF_ROWS},
         **{name: of_context * getattr(apart, name) for name in ("kv", "attention", "prompt_attention")},
     )
 

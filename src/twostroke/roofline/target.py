@@ -93,7 +93,13 @@ def this_machine() -> Target:
     from twostroke.roofline.probe import known_or_probed
 
     spec = known_or_probed(choose_threads(None).num_threads)
-    return Target(spec.name, "cpu", spec, available_memory(), None, None, f"probed {spec.probed_at}", is_here=True)
+    now = spec.read_bandwidth[-1][1] / 1e9
+    read = f"{now:.0f} GB/s"
+    if spec.memory_span != (1.0, 1.0):
+        slow, fast = (now * share for share in spec.memory_span)
+        read += f", in 30 days {slow:.0f} to {fast:.0f}"
+    source = f"probed {spec.probed_at}: memory read at {read}"
+    return Target(spec.name, "cpu", spec, available_memory(), None, None, source, is_here=True)
 
 
 def with_memory(target: Target, memory_bytes: int) -> Target:

@@ -26,6 +26,7 @@ class Work:
     kv_bytes         of keys, values, latents and recurrent states
     generated_flops  of linears and all else by row, for generated rows; `tiled_flops` for those of them in whole tiles,
                      `prompt_flops` for prompt rows
+    expanded_flops   of one row through every weight that a step's prompt rows read: what expanding them is counted in
     attention_flops  of rows x context, for generated rows; `prompt_attention_flops` for prompt rows
     activation_bytes of what ops hand on; at these sizes they stay in caches
     """
@@ -39,6 +40,7 @@ class Work:
     generated_flops: float = 0.0
     tiled_flops: float = 0.0
     prompt_flops: float = 0.0
+    expanded_flops: float = 0.0
     attention_flops: float = 0.0
     prompt_attention_flops: float = 0.0
     activation_bytes: float = 0.0
@@ -110,10 +112,25 @@ def step_work(
         generated_flops=alone * totals["rows"],
         tiled_flops=tiled * totals["rows"],
         prompt_flops=of_prompts["rows"] + as_prompts * totals["rows"],
+        expanded_flops=_expanded_flops(cost, prompts) if prompts else 0.0,
         attention_flops=totals["attention"],
         prompt_attention_flops=of_prompts["attention"],
         activation_bytes=totals["activations"],
     )
+
+
+def _expanded_flops(cost: CostModel, prompts: tuple[ChunkShape, ...]) -> float:
+    """FLOPs of one row, had it chosen all experts that any row of these chose. Of weights of the same width."""
+    one_row = every_step = chosen_by_one = chosen = 0.0
+    for (resource, unit, scope), coefficient in cost.coefficients.items():
+        if resource is Resource.FLOPS and unit is Unit.ROW:
+            one_row += coefficient
+        elif resource is Resource.WEIGHT_BYTES and unit is Unit.STEP:
+            every_step += coefficient
+        elif resource is Resource.WEIGHT_BYTES and isinstance(scope, tuple):
+            chosen_by_one += coefficient * scope[1]
+            chosen += coefficient * measure(unit, scope, prompts)
+    return one_row * (every_step + chosen) / (every_step + chosen_by_one)
 
 
 def part_of(resource: Resource, unit: Unit) -> Part:
