@@ -1,5 +1,6 @@
 """The engine with a disk tier: prompts take up again what the pool gave up, also after a restart, bit for bit."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,29 @@ def test_damage_is_computed_again(on_disk, make_bench, make_request, tmp_path: P
     answers, cached = ask(second, make_request)
     assert answers == alone(make_bench, make_request) and 0 < sum(cached) < 5 * 96
     second.engine.close()
+
+
+@pytest.mark.parametrize("harm", ["missing", "empty", "damaged"])
+def test_files_that_are_no_blocks_are_a_miss_and_the_live_cache_goes_on(
+    on_disk, make_bench, make_request, tmp_path: Path, harm: str
+) -> None:
+    """While the engine runs, every file is harmed: what memory has is still a hit, the rest is computed."""
+    bench, expected = on_disk(), alone(make_bench, make_request)
+    ask(bench, make_request)
+    while bench.engine._spill._tier._pending:
+        time.sleep(0.01)
+    files = list((tmp_path / "kv").iterdir())
+    for path in files:
+        if harm == "missing":
+            path.unlink()
+        else:
+            path.write_bytes(b"" if harm == "empty" else path.read_bytes()[:-1] + b"\xff\xff")
+    last = make_request(list(PROMPTS[-1]), 12)
+    assert bench.run(last)[0].ids == expected[-1] and last.num_cached == 96
+    first = make_request(list(PROMPTS[0]), 12)
+    assert bench.run(first)[0].ids == expected[0] and first.num_cached == 0
+    assert len(files) >= 6 and ask(bench, make_request)[0] == expected
+    bench.engine.close()
 
 
 def test_requests_together_in_a_small_pool(on_disk, make_bench, make_request) -> None:

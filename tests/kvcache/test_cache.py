@@ -49,6 +49,22 @@ def test_scopes_do_not_run_into_each_other(scope: tuple[str, ...]) -> None:
     assert other.keys[0].digest != keys_of(range(4))[0].digest
 
 
+def test_two_adapters_of_one_name_share_nothing() -> None:
+    """An adapter is told by its content, not its name: prompts that are alike have no block in common."""
+    cache, tokens = KVCache(4, (16,), prefix_cache=True), np.arange(16, dtype=np.int32)
+    keys = {}
+    for adapter in ("helper sha256:aa", "helper sha256:bb"):
+        chain = BlockChain(4, ("model", adapter, "salt"))
+        chain.extend(tokens, len(tokens))
+        keys[adapter] = chain.keys
+    first, second = keys.values()
+    table = cache.new_table(16)
+    assert cache.grow(table, 16)
+    cache.offer(table, first)
+    assert len(cache.match(first).blocks) == 4 and not cache.match(second).blocks
+    assert not {key.digest for key in first} & {key.digest for key in second}
+
+
 def test_a_chain_grows_as_if_made_at_once() -> None:
     chain, tokens = BlockChain(4, ("model", "salt")), np.arange(30, dtype=np.int32)
     for known in (0, 3, 4, 11, 30):

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.golden.chat_templates import GEMMA
 from tests.tiny import CONTROL_TOKENS, write_tiny_gguf
 from tests.tiny_directory import write_tiny_directory
 
@@ -51,7 +52,7 @@ def test_shards_are_the_model_that_the_file_is(gguf: Path, tmp_path: Path) -> No
 
 
 def test_an_answer_ends_at_what_any_of_the_files_calls_an_end(gguf: Path, tmp_path: Path) -> None:
-    """LIM-06: the generation config lists one end, the tokenizer's end of turn is another, the config has a third."""
+    """The generation config lists one end, the tokenizer's end of turn is another, the config has a third."""
     third = 65
     files = {
         "generation_config.json": {"eos_token_id": [END_OF_TEXT]},
@@ -64,6 +65,26 @@ def test_an_answer_ends_at_what_any_of_the_files_calls_an_end(gguf: Path, tmp_pa
             assert (found.finish_reason, found.token_ids) == ("stop", (token_id,))
         other = llm.generate("tea", temperature=0, max_tokens=5, logit_bias={66: 1e6})
         assert (other.finish_reason, len(other.token_ids)) == ("length", 5)
+
+
+@pytest.mark.parametrize("ends", [None, "<|endoftext|>", ["<|endoftext|>", "<end_of_turn>"]])
+def test_an_answer_of_gemmas_ends_with_its_turn(gguf: Path, tmp_path: Path, ends: str | list[str] | None) -> None:
+    """The end of a turn ends a greeting's answer, whether the files call it an end, name another, or none."""
+    ids = {"<|endoftext|>": END_OF_TEXT, "<end_of_turn>": END_OF_TURN}
+    named = [ids[name] for name in ends] if isinstance(ends, list) else ids.get(ends or "")
+    files = {
+        "generation_config.json": {"eos_token_id": named} if named is not None else {},
+        "tokenizer_config.json": {"chat_template": GEMMA, "eos_token": "<|endoftext|>"},
+    }
+    folder = write_tiny_directory(tmp_path / "model", gguf, files=files)
+    for path in folder.glob("*.json"):
+        text = path.read_text("utf-8").replace("<|im_start|>", "<start_of_turn>")
+        path.write_text(text.replace("<|im_end|>", "<end_of_turn>"), "utf-8")
+    greeting = [{"role": "user", "content": "Hello"}]
+    with LLM(folder, threads=1) as llm:
+        assert llm.tokenizer.decode(llm.render(greeting).ids, skip_special=False).endswith("<start_of_turn>model\n")
+        found = llm.chat(greeting, temperature=0, max_tokens=5, logit_bias={END_OF_TURN: 1e6})
+        assert (found.finish_reason, found.token_ids, found.text) == ("stop", (END_OF_TURN,), "")
 
 
 def test_sampling_defaults_are_the_directorys(gguf: Path, tmp_path: Path) -> None:
