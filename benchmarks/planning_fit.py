@@ -30,12 +30,12 @@ NAMES = (
     *("step_s", "layer_s", "weights", "experts", "kv"),
     *(f"generated.{name}" for name in WEIGHT_CLASSES),
     *(f"prompt.{name}" for name in WEIGHT_CLASSES),
-    "attention",
+    *("attention", "prompt_attention"),
 )
 # Factors are at least these: no share of a bandwidth above 0.95 is seen on real memory, and none of a peak above 1.
-LEAST = np.array([0.0, 0.0, 1 / 0.95, 1 / 0.95, 1 / 0.95, *[1.0] * 9])
+LEAST = np.array([0.0, 0.0, 1 / 0.95, 1 / 0.95, 1 / 0.95, *[1.0] * 10])
 # What is assumed where the data do not say.
-USUAL = np.array([1e-4, 1e-5, 1.25, 1.4, 1.7, 2.0, 2.0, 2.0, 2.0, 2.0, 2.5, 2.5, 5.0, 4.0])
+USUAL = np.array([1e-4, 1e-5, 1.25, 1.4, 1.7, 2.0, 2.0, 2.0, 2.0, 2.0, 2.5, 2.5, 5.0, 4.0, 4.0])
 PRIOR = 0.0003  # how many rows what is usual counts for
 _GEN_POINTS = 4
 
@@ -126,7 +126,7 @@ def features(cases: Sequence[Case], programs: Programs) -> Array:
         row[:5] = nominal.step, nominal.layer, nominal.weights, nominal.experts, nominal.kv
         row[5 + WEIGHT_CLASSES.index(case.weights)] = nominal.generated
         row[9 + WEIGHT_CLASSES.index(case.weights)] = nominal.prompt
-        row[13] = nominal.attention + nominal.prompt_attention
+        row[13:] = nominal.attention, nominal.prompt_attention
     return rows
 
 

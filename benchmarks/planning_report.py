@@ -132,7 +132,8 @@ def _class_lines(fitted: "Fitted", bands: Mapping[tuple[str, str, str], Band]) -
     for phase in ("generated", "prompt"):
         shares = ", ".join(f"{kind} = {1 / values[f'{phase}.{kind}']:.3g}" for kind in WEIGHT_CLASSES)
         yield f"{phase} = {{ {shares} }}"
-    yield f"attention = {1 / values['attention']:.3g}"
+    for name in ("attention", "prompt_attention"):
+        yield f"{name} = {1 / values[name]:.3g}"
     yield 'generated_on = "f32"'
     kinds = ", ".join(f'{kind} = "{settings.prompt_on[kind]}"' for kind in WEIGHT_CLASSES)
     yield f"prompt_on = {{ {kinds} }}"

@@ -67,8 +67,8 @@ def check_plan(plan: Plan, as_json: bool) -> None:
     for line in table(lines):
         click.echo(line)
     click.echo(f"predicted ranges: prefill {_range(plan.prefill)}, a token {_range(plan.decode)}")
-    before, then = _probed(plan) / 1e9, measured.byte_s / 1e9
-    click.echo(f"memory was read at {then:.0f} GB/s meanwhile; the probe right before found {before:.0f}")
+    before, during = _probed(plan) / 1e9, measured.byte_s / 1e9
+    click.echo(f"memory was read at {during:.0f} GB/s meanwhile; the probe right before found {before:.0f}")
 
 
 def _probe_apart(num_threads: int) -> None:

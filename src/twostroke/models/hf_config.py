@@ -122,12 +122,34 @@ def config_from_hf(config: Mapping[str, Any], *, explicit_head: bool | None = No
     return usual if own is None else replace(usual, **own.complete(facts, usual))
 
 
+_ENCODERS = frozenset(
+    (
+        "bert",
+        "deberta",
+        "deberta-v2",
+        "distilbert",
+        "electra",
+        "modernbert",
+        "mpnet",
+        "new",
+        "nomic_bert",
+        "roberta",
+        "xlm-roberta",
+    )
+)
+
+
 def model_type(config: Mapping[str, Any]) -> str:
     """`model_type` of the text model. Raises ModelFileError where it is missing, UnsupportedModelError for one that no
     family builds."""
     kind = text_config(config).get("model_type")
     if not isinstance(kind, str) or not kind:
         raise ModelFileError("config.json 'model_type' is missing or not a string")
+    if kind in _ENCODERS:
+        raise UnsupportedModelError(
+            f"model_type {kind!r} is an encoder: it keeps no KV cache and generates nothing; only models that do are"
+            " supported"
+        )
     if kind not in ARCHITECTURES:
         raise UnsupportedModelError(
             f"model_type {kind[:60]!r} is not supported, only {', '.join(sorted(ARCHITECTURES))}"
