@@ -100,6 +100,9 @@ class ByteCursor:
 
     def _string_heads(self, count: int, first: int, what: str) -> list[int]:
         """Where each of the next `count` strings has its length, and the end of the last; nothing is copied."""
+        if heads := self._heads_of_short_strings(count):
+            self.position = heads[-1]
+            return heads
         buffer, length_at, position = self._buffer, _U64.unpack_from, self.position
         heads = [position]
         try:
@@ -114,6 +117,21 @@ class ByteCursor:
             raise self.error(f"{what}[{first}...] holds {position - self.position:,} bytes in {count:,} strings")
         self.position = position
         return heads
+
+    def _heads_of_short_strings(self, count: int) -> list[int] | None:
+        """The same where every length is below 256, as those of vocabularies are: all but its first byte are 0."""
+        buffer, position = self._buffer, self.position
+        heads = [position]
+        try:
+            for _ in range(count):
+                position += _LENGTH_BYTES + buffer[position]
+                heads.append(position)
+        except IndexError:
+            return None
+        if position > self.size:
+            return None
+        upper = np.array(heads[:-1])[:, None] + np.arange(1, _LENGTH_BYTES)
+        return None if np.frombuffer(buffer, np.uint8)[upper].any() else heads
 
     def _overlong(self, heads: list[int], first: int, what: str) -> ModelFileError:
         """The error for the string that passes the end of the file."""
