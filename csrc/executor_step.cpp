@@ -20,14 +20,13 @@ int64_t Executor::rows_of(int id, const Work& work) const {
 QuantRows Executor::quant_rows(int64_t cols, int64_t row) const {
     const int64_t first = row * cols;
     return {scratch_.as<uint8_t>(quads_at_) + first * 2, scratch_.as<float>(scales_at_) + first / 32,
-            scratch_.as<int32_t>(sums_at_) + first / 16, cols};
+            scratch_.as<float>(sums_at_) + first / 16, cols};
 }
 
 QuantRows Executor::row_of(int thread, int64_t cols) const {
     uint8_t* quads = scratch_of(thread) + row_at_;
     auto* scales = reinterpret_cast<float*>(quads + 2 * row_elements_);
-    auto* sums = reinterpret_cast<int32_t*>(quads + 2 * row_elements_ + row_elements_ / 32 * 4);
-    return {quads, scales, sums, cols};
+    return {quads, scales, scales + row_elements_ / 32, cols};
 }
 
 float* Executor::plain_row_of(int thread) const {

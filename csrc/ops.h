@@ -20,7 +20,7 @@ constexpr int kMaxQueries = 8;  // query rows attended together
 struct QuantRows {
     uint8_t* quads;  // (rows, 2 * cols) bytes, in the instruction set's own quad order
     float* scales;  // (rows, cols / 32)
-    int32_t* sums;  // (rows, cols / 16): exact sums of 16 q
+    float* sums;  // (rows, cols / 16): of 16 q, exact
     int64_t cols;
 };
 

@@ -10,11 +10,16 @@
 #include "../kernels/linear_output.h"
 #include "../kernels/weigh.h"
 #include "../kernels/linear.h"
+#include "../kernels/linear_unpacked.h"
 #include "../kernels/attention.h"
 #include "../kernels/quantize.h"
 #include "../kernels/probe.h"
 #include "../kernels/table.h"
 
 namespace twostroke {
-Kernels avx2_kernels() { return avx2::make_table("avx2"); }
+Kernels avx2_kernels() {
+    Kernels k = avx2::make_table("avx2");
+    k.linear = avx2::linear_of_many;
+    return k;
+}
 }  // namespace twostroke

@@ -11,7 +11,7 @@ constexpr int kTileRows = 16;  // of activations
 // Scales and sums of activation rows, of which the last may stand for some that are none.
 struct TileRows {
     const float* scales[kTileRows];
-    const int32_t* sums[kTileRows];
+    const float* sums[kTileRows];
 };
 
 // 32 columns at work: of which sums become floats while the next are multiplied.

@@ -14,13 +14,13 @@ static void normalize(const NormalizeArgs& a) {
 }
 
 // One block of 32: scale = max|x| / 32639, so that 256 * high + low fits two signed bytes.
-TS_INLINE void quantize_block(F32x16 low, F32x16 high, uint8_t* quads, float* scale, int32_t* sums) {
+TS_INLINE void quantize_block(F32x16 low, F32x16 high, uint8_t* quads, float* scale, float* sums) {
     const float largest = f_hmax(f_max(f_abs(low), f_abs(high)));
     const float invalid = f_sum(f_add(f_sub(low, low), f_sub(high, high)));  // 0, or NaN, which a maximum would lose
     if (!(largest >= 1e-30f) || invalid != 0.0f) {  // zero; or infinite or NaN, which the scale carries on
         std::memset(quads, 0, 64);
         *scale = invalid;
-        sums[0] = sums[1] = 0;
+        sums[0] = sums[1] = 0.0f;
         return;
     }
     *scale = largest / 32639.0f;
@@ -28,8 +28,8 @@ TS_INLINE void quantize_block(F32x16 low, F32x16 high, uint8_t* quads, float* sc
     const I32x16 q0 = to_i32(f_mul(low, inverse)), q1 = to_i32(f_mul(high, inverse));
     store_quads(quads, q0);
     store_quads(quads + 32, q1);
-    sums[0] = i_sum(q0);
-    sums[1] = i_sum(q1);
+    sums[0] = static_cast<float>(i_sum(q0));
+    sums[1] = static_cast<float>(i_sum(q1));
 }
 
 static void quantize_rows(const QuantizeArgs& a) {

@@ -24,7 +24,7 @@ TS_INLINE __m256i lane_mask(int n, int first) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n - first), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
-constexpr int kMostRows = 16;  // activation rows multiplied together
+constexpr int kMostRows = 4;  // activation rows multiplied together
 constexpr int kRowsAtOnce = 4;  // of those, in registers
 constexpr bool kFewTiles = false;  // only that many, and one
 constexpr bool kPairs = false;  // two groups at a time, where registers hold them
@@ -175,42 +175,48 @@ TS_INLINE Factors factors(Bytes64 quads) {
     return {_mm256_and_si256(quads.a, mask), _mm256_and_si256(quads.b, mask),
             _mm256_srli_epi16(quads.a, 8), _mm256_srli_epi16(quads.b, 8)};
 }
+template <int offset>
+TS_INLINE Factors signed_factors(Bytes64 quads) {
+    const Factors w = factors(quads);
+    const __m256i o = _mm256_set1_epi16(offset);
+    return {_mm256_sub_epi16(w.even_a, o), _mm256_sub_epi16(w.even_b, o),
+            _mm256_sub_epi16(w.odd_a, o), _mm256_sub_epi16(w.odd_b, o)};
+}
 
 struct Dot { __m256i a, b; };
 
 TS_INLINE Dot dot_zero() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+TS_INLINE void dot_pair(Dot& d, __m256i a, __m256i b, const uint8_t* x) {
+    int32_t pair;
+    std::memcpy(&pair, x, 4);
+    const __m256i both = _mm256_set1_epi32(pair);
+    d.a = _mm256_add_epi32(d.a, _mm256_madd_epi16(a, both));
+    d.b = _mm256_add_epi32(d.b, _mm256_madd_epi16(b, both));
+    __asm__("" : "+x"(d.a), "+x"(d.b));  // GCC would add products first, and run out of registers
+}
 TS_INLINE void dot_quad(Dot& d, const Factors& w, const uint8_t* x) {
-    int32_t even, odd;
-    std::memcpy(&even, x, 4);
-    std::memcpy(&odd, x + 4, 4);
-    const __m256i even_x = _mm256_set1_epi32(even), odd_x = _mm256_set1_epi32(odd);
-    d.a = _mm256_add_epi32(d.a, _mm256_madd_epi16(w.even_a, even_x));
-    d.b = _mm256_add_epi32(d.b, _mm256_madd_epi16(w.even_b, even_x));
-    __asm__("" : "+x"(d.a), "+x"(d.b));  // GCC would add even and odd first, and run out of registers
-    d.a = _mm256_add_epi32(d.a, _mm256_madd_epi16(w.odd_a, odd_x));
-    d.b = _mm256_add_epi32(d.b, _mm256_madd_epi16(w.odd_b, odd_x));
-    __asm__("" : "+x"(d.a), "+x"(d.b));
+    dot_pair(d, w.even_a, w.even_b, x);
+    dot_pair(d, w.odd_a, w.odd_b, x + 4);
+}
+// Of R rows: two vectors of weights at a time, which stay in registers while the rows' sums do.
+template <int R>
+TS_INLINE void dot_quads(Dot* dots, const Factors& w, const uint8_t* const* x, int at) {
+    for (int r = 0; r < R; ++r) dot_pair(dots[r], w.even_a, w.even_b, x[r] + at);
+    for (int r = 0; r < R; ++r) dot_pair(dots[r], w.odd_a, w.odd_b, x[r] + at + 4);
 }
 TS_INLINE I32x16 dot_sum(Dot d) { return {d.a, d.b}; }
 
 // Each quad: columns 0, 2, then 1, 3, as 16-bit integers.
 TS_INLINE void store_quads(uint8_t* p, I32x16 q) {
-    int32_t wide[16];
-    int16_t narrow[16];
-    i_store(wide, q);
-    for (int i = 0; i < 16; i += 4) {
-        narrow[i] = static_cast<int16_t>(wide[i]);
-        narrow[i + 1] = static_cast<int16_t>(wide[i + 2]);
-        narrow[i + 2] = static_cast<int16_t>(wide[i + 1]);
-        narrow[i + 3] = static_cast<int16_t>(wide[i + 3]);
-    }
-    std::memcpy(p, narrow, 32);
+    const __m256i in_order = _mm256_permute4x64_epi64(_mm256_packs_epi32(q.a, q.b), 0xd8);
+    const __m256i turned = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(in_order, 0xd8), 0xd8);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), turned);
 }
 TS_INLINE int32_t i_sum(I32x16 x) {
-    int32_t v[16], s = 0;
-    i_store(v, x);
-    for (int lane : v) s += lane;
-    return s;
+    const __m256i h8 = _mm256_add_epi32(x.a, x.b);
+    const __m128i h4 = _mm_add_epi32(_mm256_castsi256_si128(h8), _mm256_extracti128_si256(h8, 1));
+    const __m128i h2 = _mm_add_epi32(h4, _mm_unpackhi_epi64(h4, h4));
+    return _mm_cvtsi128_si32(_mm_add_epi32(h2, _mm_shuffle_epi32(h2, 1)));
 }
 
 TS_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
