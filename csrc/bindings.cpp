@@ -240,12 +240,14 @@ NB_MODULE(_core, m) {
             },
             "tensor_type"_a, "rows"_a, "cols"_a, "codebook"_a)
         .def(
-            "pack_rows",
-            [](Executor& self, int matrix, int64_t first, int64_t count, In<uint8_t> data) {
+            "pack",
+            [](Executor& self, const std::vector<std::tuple<int, int64_t, int64_t, In<uint8_t>>>& sources) {
+                std::vector<Executor::SourceRows> rows;
+                for (const auto& [matrix, first, count, data] : sources) rows.push_back({matrix, first, count, data.data()});
                 nb::gil_scoped_release release;
-                self.pack_rows(matrix, first, count, data.data());
+                self.pack(rows);
             },
-            "matrix"_a, "first"_a, "count"_a, "data"_a)
+            "sources"_a)
         .def("add_codebook",
              [](Executor& self, In<int8_t> entries) {
                  return self.add_codebook(entries.data(), static_cast<int64_t>(entries.size()));

@@ -29,17 +29,27 @@ int Executor::add_matrix(TensorType type, int64_t rows, int64_t cols, int codebo
     return static_cast<int>(matrices_.size()) - 1;
 }
 
-void Executor::pack_rows(int matrix, int64_t first, int64_t count, const uint8_t* data) {
-    const PackedMatrix& m = at(matrices_, matrix);
-    auto* packed = const_cast<uint8_t*>(m.data) + static_cast<size_t>(first / kLanes) * m.group_bytes;  // of weights_
-    const int64_t groups = (count + kLanes - 1) / kLanes;
-    const int64_t num_parts = std::min<int64_t>(groups, 8 * threads_.size());
+void Executor::pack(const std::vector<SourceRows>& sources) {
+    constexpr int64_t kTaskBytes = 128 * 1024;
+    struct Groups {
+        const SourceRows* source;
+        int64_t begin, end;
+    };
+    std::vector<Groups> tasks;
+    for (const SourceRows& source : sources) {
+        const auto group_bytes = static_cast<int64_t>(at(matrices_, source.matrix).group_bytes);
+        const int64_t groups = (source.count + kLanes - 1) / kLanes, step = std::max<int64_t>(1, kTaskBytes / group_bytes);
+        for (int64_t begin = 0; begin < groups; begin += step) tasks.push_back({&source, begin, std::min(begin + step, groups)});
+    }
     threads_.run_stages(1, [&](int thread) {
         ThreadPool::Place place{thread};
-        threads_.stage(place, num_parts, [&](int64_t i) {
-            const Part part = part_of(groups, static_cast<int>(i), static_cast<int>(num_parts));
-            for (int64_t group = part.begin; group < part.end; ++group)
-                pack_group(m.type, data, count, m.cols, group, packed + static_cast<size_t>(group) * m.group_bytes);
+        threads_.stage(place, static_cast<int64_t>(tasks.size()), [&](int64_t i) {
+            const auto [source, begin, end] = tasks[static_cast<size_t>(i)];
+            const PackedMatrix& m = at(matrices_, source->matrix);
+            for (int64_t group = begin; group < end; ++group) {
+                auto* packed = const_cast<uint8_t*>(m.data) + static_cast<size_t>(source->first / kLanes + group) * m.group_bytes;
+                pack_group(m.type, source->data, source->count, m.cols, group, packed);  // of weights_
+            }
         });
     });
 }

@@ -77,7 +77,12 @@ class Executor {
     // Weights and tables; each returns an id.
     int add_matrix(TensorType type, int64_t rows, int64_t cols, int codebook);
     // Rows [first, first + count) of a matrix that was added; `first` is a multiple of 16, `count` too but at the end.
-    void pack_rows(int matrix, int64_t first, int64_t count, const uint8_t* data);
+    struct SourceRows {
+        int matrix;
+        int64_t first, count;
+        const uint8_t* data;
+    };
+    void pack(const std::vector<SourceRows>& sources);
     int add_codebook(const int8_t* entries, int64_t size);  // for add_matrix; -1 there means none
     int add_vector(const float* data, int64_t size);
     // Cosines and sines are multiplied by `magnitude`.

@@ -1,7 +1,7 @@
 """Lowering: a fused Program and its weights bound to the compiled executor. Owns the native face of every op.
 
-Each rule adds one instruction. Weights are packed as they are first used, and the source's pages are released as they
-are packed, a stretch of rows at a time: a weight is in memory once.
+Each rule adds one instruction. Weights are packed in the order of their first use, some millions of bytes at a time, and
+the source's pages are then released: a weight is in memory once.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ from twostroke.weights.source import WeightSource
 from twostroke.weights.tensor_types import TensorType
 
 Bytes = npt.NDArray[np.uint8]
-_STRETCH_BYTES = 8 * 2**20  # of a matrix that are packed, and then given back, at a time
+_STRETCH_BYTES = 8 * 2**20  # that are packed, and then given back, at a time
 _LANES = 16  # matrix rows that are packed together
 CODEBOOKS: Mapping[TensorType, str] = {
     TensorType.IQ2_XXS: "iq2_xxs",
@@ -60,6 +60,8 @@ class Lowering:
         self.program = program
         self._source = source
         self._matrices: dict[str, int] = {}
+        self._unpacked: list[tuple[int, int, int, Bytes]] = []  # matrix, first row, number of rows, and their blocks
+        self._waiting: dict[str, None] = {}  # names of the tensors that those are of
         self._codebooks: dict[str, int] = {}
         self._vectors: dict[tuple[str, float], int] = {}
         self._ropes: dict[RopeSpec, int] = {}
@@ -75,6 +77,7 @@ class Lowering:
         refuse_unsupported(self.program)
         for op in self.program.ops:
             NATIVE[type(op)](self, op)
+        self._pack_waiting()
         self.core.finish(self.values[sampled_output(self.program)])
 
     def matrix(self, weight: Weight) -> int:
@@ -88,7 +91,7 @@ class Lowering:
         return [self._pack(weight, part) for part in parts]
 
     def _pack(self, weight: Weight, data: Bytes) -> int:
-        """One (rows, cols) matrix of `weight`, whose shape it has at the end, and the source's pages given back."""
+        """One (rows, cols) matrix of `weight`, whose shape it has at the end."""
         kind = self._source.info(weight.name).type
         if kind not in MATRIX_TYPES:
             raise UnsupportedModelError(f"tensor {weight.name!r} has type {kind.name}, which has no kernel")
@@ -98,9 +101,19 @@ class Lowering:
         stretch = max(1, _STRETCH_BYTES // by_row.shape[1] // _LANES) * _LANES
         for first in range(0, rows, stretch):
             some = by_row[first : first + stretch]
-            self.core.pack_rows(matrix, first, len(some), some.reshape(-1))
-            self._source.release(weight.name)
+            self._unpacked.append((matrix, first, len(some), some.reshape(-1)))
+            self._waiting[weight.name] = None
+            if sum(len(blocks) for *_, blocks in self._unpacked) >= _STRETCH_BYTES:
+                self._pack_waiting()
         return matrix
+
+    def _pack_waiting(self) -> None:
+        """Packs what waits, all at once, so that threads are called together seldom; and gives back the pages."""
+        self.core.pack(self._unpacked)
+        for name in self._waiting:
+            self._source.release(name)
+        self._unpacked.clear()
+        self._waiting.clear()
 
     def codebook(self, kind: TensorType) -> int:
         """Id of the codebook that a tensor type looks its values up in, -1 for none."""
