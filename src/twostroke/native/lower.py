@@ -1,7 +1,7 @@
 """Lowering: a fused Program and its weights bound to the compiled executor. Owns the native face of every op.
 
-Each rule adds one instruction. Weights are packed in the order of their first use, some millions of bytes at a time, and
-the source's pages are then released: a weight is in memory once.
+Each rule adds one instruction. Weights are packed in the order of their first use, some millions of bytes at a time,
+and the source's pages are then released: a weight is in memory once.
 """
 
 from collections.abc import Callable, Mapping
