@@ -74,7 +74,8 @@ def test_ctrl_c_leaves_what_the_next_attempt_resumes(host: Host, url: str, tmp_p
         [sys.executable, "-c", PULL, url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
     )
     deadline = time.monotonic() + 60
-    while not any(path.stat().st_size for path in tmp_path.rglob("*.part")) and time.monotonic() < deadline:
+    one = download._CHUNK_BYTES  # is counted once the next is being written
+    while not any(path.stat().st_size > one for path in tmp_path.rglob("*.part")) and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=60)
