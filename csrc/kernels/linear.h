@@ -47,16 +47,26 @@ static void multiply_packed(const PackedMatrix& m, const uint8_t* const* data, c
     for (int g = 0; g < G; ++g) blocks[g] = reinterpret_cast<const Packed*>(data[g]);
     constexpr int kSubs = P::kColumns / 32;
     // A block is read front to back, so that the hardware prefetcher follows; prefetching by hand made it slower.
-    for (int64_t i = 0; i < m.cols / P::kColumns; ++i)
+    for (int64_t i = 0; i < m.cols / P::kColumns; ++i) {
+        AllScales scales[G];
+        if constexpr (P::kAllScales)
+            for (int g = 0; g < G; ++g) load_all_scales(blocks[g][i], scales[g]);
         for (int sub = 0; sub < kSubs; ++sub) {
             Columns c[G];
             for (int g = 0; g < G; ++g) {
                 c[g].codebook = m.codebook;
                 c[g].bf16_scales = has_bf16_scales(m.type);
-                P::load(blocks[g][i], sub, c[g]);
+                if constexpr (P::kAllScales) {
+                    P::load_quads(blocks[g][i], sub, c[g]);
+                    c[g].scale[0] = scales[g][sub][0];
+                    c[g].minimum[0] = scales[g][sub][1];
+                } else {
+                    P::load(blocks[g][i], sub, c[g]);
+                }
             }
             add_columns<G, T, P>(c, x, i * kSubs + sub, sums);
         }
+    }
     for (int t = 0; t < T; ++t)
         for (int g = 0; g < G; ++g) f_store(acc[g] + 16 * t, sums[G * t + g]);
 }

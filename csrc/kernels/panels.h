@@ -4,7 +4,8 @@ namespace TS_ISA {
 
 // 32 columns of 16 matrix rows: unsigned integers and what makes weights of them. A panel's load() fills in `quads`
 // and `scale[0]`, and what its constants say: kHalves, `scale[1]` for the last 16 columns; kAffine, `minimum` likewise.
-// A weight is scale * (quad - kOffset), or with kAffine scale * quad + minimum.
+// A weight is scale * (quad - kOffset), or with kAffine scale * quad + minimum. kAllScales: whoever reads whole blocks in
+// order can have the scales of all 8 sub-blocks at once, load_all_scales(), and only the quads of each, load_quads().
 struct Columns {
     const int8_t* codebook;  // the matrix's
     bool bf16_scales;
@@ -64,7 +65,7 @@ static const uint8_t kFp4Table[16] = {128, 129, 130, 131, 132, 134, 136, 140, 12
 template <int columns, int offset, bool halves, bool affine>
 struct Panel {
     static constexpr int kColumns = columns, kOffset = offset;
-    static constexpr bool kHalves = halves, kAffine = affine;
+    static constexpr bool kHalves = halves, kAffine = affine, kAllScales = false;
 };
 
 // --- blocks of 32 ------------------------------------------------------------------------------------------------------
@@ -173,17 +174,39 @@ TS_INLINE void load_scales(const Packed& b, int sub, Columns& c) {
     c.minimum[0] = f_mul(negated(f_load_f16(b.dmin)), to_f32(minimum));
 }
 
+// The same of all 8 sub-blocks, (scale, minimum): shifts are constants, and d and dmin are converted once.
+using AllScales = F32x16[8][2];
+template <class Packed>
+TS_INLINE void load_all_scales(const Packed& b, AllScales& all) {
+    const F32x16 d = f_load_f16(b.d), dmin = negated(f_load_f16(b.dmin));
+    const I32x16 s0 = i_load(b.scales[0]), s1 = i_load(b.scales[1]), s2 = i_load(b.scales[2]);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+        const int shift = 8 * i;
+        all[i][0] = f_mul(d, to_f32(i_and(i_shr(s0, shift), 63)));
+        all[i][1] = f_mul(dmin, to_f32(i_and(i_shr(s1, shift), 63)));
+        all[i + 4][0] = f_mul(d, to_f32(i_or(i_and(i_shr(s2, shift), 15), i_and(i_shr(s0, shift + 2), 48))));
+        all[i + 4][1] = f_mul(dmin, to_f32(i_or(i_and(i_shr(s2, shift + 4), 15), i_and(i_shr(s1, shift + 2), 48))));
+    }
+}
+
 struct PanelQ4_K : Panel<256, 0, false, true> {
+    static constexpr bool kAllScales = true;
+    TS_INLINE void load_quads(const PackedQ4_K& b, int sub, Columns& c) { load_nibbles(b.quads[sub], c.quads); }
     TS_INLINE void load(const PackedQ4_K& b, int sub, Columns& c) {
-        load_nibbles(b.quads[sub], c.quads);
+        load_quads(b, sub, c);
         load_scales(b, sub, c);
     }
 };
 
 struct PanelQ5_K : Panel<256, 0, false, true> {
-    TS_INLINE void load(const PackedQ5_K& b, int sub, Columns& c) {
+    static constexpr bool kAllScales = true;
+    TS_INLINE void load_quads(const PackedQ5_K& b, int sub, Columns& c) {
         load_nibbles(b.parts[sub].quads, c.quads);
         add_bits<4>(b.parts[sub].fifth, c.quads);
+    }
+    TS_INLINE void load(const PackedQ5_K& b, int sub, Columns& c) {
+        load_quads(b, sub, c);
         load_scales(b, sub, c);
     }
 };

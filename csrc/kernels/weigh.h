@@ -17,18 +17,19 @@ struct Tile {
 // the sums of q over each half, integers.
 template <class P, class Weights>
 TS_INLINE F32x16 weigh(const Weights& c, const I32x16* dots, const float* q_sums) {
-    const auto without_offset = [](I32x16 dot, float sum) {
-        return to_f32(P::kOffset ? i_add(dot, i_set(-P::kOffset * static_cast<int32_t>(sum))) : dot);
+    static_assert((P::kOffset & (P::kOffset - 1)) == 0, "an offset is multiplied with by shifting");
+    const auto without_offset = [](I32x16 dot, F32x16 sum) {
+        return to_f32(P::kOffset ? i_sub(dot, i_shl(to_i32(sum), __builtin_ctz(P::kOffset | 256))) : dot);
     };
-    const float sum0 = q_sums[0], sum1 = q_sums[1];
+    const F32x16 sum0 = f_set(q_sums[0]), sum1 = f_set(q_sums[1]);
     if constexpr (P::kHalves) {
         const F32x16 dot0 = without_offset(dots[0], sum0), dot1 = without_offset(dots[1], sum1);
         F32x16 sum = f_fma(dot0, c.scale[0], f_mul(dot1, c.scale[1]));
-        if constexpr (P::kAffine) sum = f_fma(c.minimum[1], f_set(sum1), f_fma(c.minimum[0], f_set(sum0), sum));
+        if constexpr (P::kAffine) sum = f_fma(c.minimum[1], sum1, f_fma(c.minimum[0], sum0, sum));
         return sum;
     } else {
-        const F32x16 dot = without_offset(dots[0], sum0 + sum1);
-        if constexpr (P::kAffine) return f_fma(c.scale[0], dot, f_mul(c.minimum[0], f_set(sum0 + sum1)));
+        const F32x16 dot = without_offset(dots[0], f_add(sum0, sum1));
+        if constexpr (P::kAffine) return f_fma(c.scale[0], dot, f_mul(c.minimum[0], f_add(sum0, sum1)));
         return f_mul(c.scale[0], dot);
     }
 }

@@ -118,6 +118,7 @@ TS_INLINE I32x16 i_load_u16(const uint16_t* p) {
     return {_mm256_cvtepu16_epi32(_mm_loadu_si128(q)), _mm256_cvtepu16_epi32(_mm_loadu_si128(q + 1))};
 }
 TS_INLINE I32x16 i_add(I32x16 x, I32x16 y) { return TS_BOTH(I32x16, _mm256_add_epi32, x, y); }
+TS_INLINE I32x16 i_sub(I32x16 x, I32x16 y) { return TS_BOTH(I32x16, _mm256_sub_epi32, x, y); }
 TS_INLINE I32x16 i_and(I32x16 x, int32_t m) {
     const I32x16 y = i_set(m);
     return TS_BOTH(I32x16, _mm256_and_si256, x, y);

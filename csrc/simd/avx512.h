@@ -85,6 +85,7 @@ TS_INLINE I32x16 i_load_u16(const uint16_t* p) {
     return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
 TS_INLINE I32x16 i_add(I32x16 a, I32x16 b) { return _mm512_add_epi32(a, b); }
+TS_INLINE I32x16 i_sub(I32x16 a, I32x16 b) { return _mm512_sub_epi32(a, b); }
 TS_INLINE I32x16 i_and(I32x16 a, int32_t m) { return _mm512_and_si512(a, _mm512_set1_epi32(m)); }
 TS_INLINE I32x16 i_or(I32x16 a, I32x16 b) { return _mm512_or_si512(a, b); }
 TS_INLINE I32x16 i_shr(I32x16 a, int s) { return _mm512_srli_epi32(a, static_cast<unsigned>(s)); }

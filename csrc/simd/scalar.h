@@ -75,6 +75,7 @@ TS_INLINE I32x16 i_load_i8(const int8_t* p) { I32x16 r; TS_EACH r.v[i] = p[i]; r
 TS_INLINE I32x16 i_load_u8(const uint8_t* p) { I32x16 r; TS_EACH r.v[i] = p[i]; return r; }
 TS_INLINE I32x16 i_load_u16(const uint16_t* p) { I32x16 r; TS_EACH r.v[i] = p[i]; return r; }
 TS_INLINE I32x16 i_add(I32x16 a, I32x16 b) { TS_EACH a.v[i] += b.v[i]; return a; }
+TS_INLINE I32x16 i_sub(I32x16 a, I32x16 b) { TS_EACH a.v[i] -= b.v[i]; return a; }
 TS_INLINE I32x16 i_and(I32x16 a, int32_t m) { TS_EACH a.v[i] &= m; return a; }
 TS_INLINE I32x16 i_or(I32x16 a, I32x16 b) { TS_EACH a.v[i] |= b.v[i]; return a; }
 TS_INLINE I32x16 i_shr(I32x16 a, int s) {
