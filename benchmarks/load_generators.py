@@ -3,10 +3,11 @@
     python benchmarks/load_generators.py --url http://127.0.0.1:8080 --guidellm PATH [--tokenizer smollm2]
 
 The other one is GuideLLM, installed in an environment of its own; PATH is its command. Both send completions of the
-same lengths, in turn, ROUNDS times; medians of the rounds' medians are compared. What GuideLLM calls inter-token
-latency is TPOT here, (last - first) / (tokens - 1); its own TPOT counts the first token too. A generator also changes
-what it measures, by the text it asks for and by the CPU it takes: where the server is ours, each one's means are set
-beside the server's own of the same requests, from /metrics. The last line is JSON, in seconds.
+same lengths, ROUNDS times, one going first and then the other (A B B A ...), as the server's own speed drifts. Compared
+are medians of the rounds' medians, and the rounds: the median of their ratios, with the least and the most. What
+GuideLLM calls inter-token latency is TPOT here, (last - first) / (tokens - 1); its own TPOT counts the first token too.
+A generator also changes what it measures, by the text it asks for and by the CPU it takes: where the server is ours,
+each one's means are set beside the server's own of the same requests, from /metrics. The last line is JSON, in seconds.
 """
 
 import argparse
@@ -124,7 +125,8 @@ def beside_the_server(measure: Callable[[], dict[str, float]], url: str) -> dict
     for metric, name in SERVERS_OWN.items():
         total, count = (after.get(f"{name}_{part}", 0.0) - before.get(f"{name}_{part}", 0.0) for part in PARTS)
         if count:
-            # A short request that only tries the server's fields out adds to the count, and to TTFT next to nothing.
+            # A request of two tokens, by which `bench` tries the server's fields out, adds to the count, and to TTFT's sum
+            # next to nothing. To TPOT's it adds as one of the requests, a faster one: with 12 of them 1.05 is meant.
             own = total / (found["requests"] if metric == "ttft" else count)
             found[f"{metric}_of_server"] = found[f"{metric}_mean"] / own
     return found
@@ -136,18 +138,19 @@ def compare(command: str, load: Load, rounds: int) -> dict[str, Any]:
         folder = Path(name)
         write_tokenizer(load.tokenizer, folder)
         for number in range(rounds):
-            seed = time.time_ns() % 2**31
-            found["twostroke"].append(beside_the_server(lambda: ours(load), load.url))
-            theirs = partial(guidellm, command, load, folder, seed)
-            found["guidellm"].append(beside_the_server(theirs, load.url))
-            for who, results in found.items():
-                click.echo(f"{number} {who} " + str({key: round(value, 5) for key, value in results[-1].items()}))
+            theirs = partial(guidellm, command, load, folder, time.time_ns() % 2**31)
+            turns = [("twostroke", partial(ours, load)), ("guidellm", theirs)]
+            for who, measure in turns[:: -1 if number % 2 else 1]:
+                found[who].append(beside_the_server(measure, load.url))
+                click.echo(f"{number} {who} " + str({key: round(value, 5) for key, value in found[who][-1].items()}))
     medians = {
-        who: {metric: median(result[metric] for result in results) for metric in ("ttft", "tpot")}
+        who: {metric: median(result[metric] for result in results) for metric in SERVERS_OWN}
         for who, results in found.items()
     }
-    ratios = {metric: medians["twostroke"][metric] / medians["guidellm"][metric] for metric in ("ttft", "tpot")}
-    return {"rounds": found, "medians_s": medians, "ratios": ratios}
+    pairs = list(zip(found["twostroke"], found["guidellm"], strict=True))
+    paired = {metric: [own[metric] / other[metric] for own, other in pairs] for metric in SERVERS_OWN}
+    ratios = {metric: medians["twostroke"][metric] / medians["guidellm"][metric] for metric in SERVERS_OWN}
+    return {"rounds": found, "medians_s": medians, "ratios": ratios, "paired_ratios": paired}
 
 
 def main() -> None:
@@ -159,16 +162,18 @@ def main() -> None:
         "--tokenizer", default="smollm2", help="whose tokenizer counts prompts: an alias or a GGUF file"
     )
     parser.add_argument("--streams", type=int, default=2)
-    parser.add_argument("--requests", type=int, default=20)
+    parser.add_argument("--requests", type=int, default=12)
     parser.add_argument("--prompt-tokens", type=int, default=256)
     parser.add_argument("--output-tokens", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=4)
     options = vars(parser.parse_args())
     command, rounds = options.pop("guidellm"), options.pop("rounds")
     found = compare(command, Load(**options), rounds)
     for metric, ratio in found["ratios"].items():
         values = "   ".join(f"{who} {medians[metric] * 1e3:.2f} ms" for who, medians in found["medians_s"].items())
-        click.echo(f"{metric}   {values}   ratio {ratio:.3f}")
+        paired = found["paired_ratios"][metric]
+        within = f"of rounds {median(paired):.3f} ({min(paired):.3f} to {max(paired):.3f})"
+        click.echo(f"{metric}   {values}   ratio {ratio:.3f}, {within}")
         for who, results in found["rounds"].items():
             if parts := [result[f"{metric}_of_server"] for result in results if f"{metric}_of_server" in result]:
                 click.echo(f"       {who}'s mean is {median(parts):.3f} of the server's own for the same requests")
