@@ -125,8 +125,8 @@ def beside_the_server(measure: Callable[[], dict[str, float]], url: str) -> dict
     for metric, name in SERVERS_OWN.items():
         total, count = (after.get(f"{name}_{part}", 0.0) - before.get(f"{name}_{part}", 0.0) for part in PARTS)
         if count:
-            # A request of two tokens, by which `bench` tries the server's fields out, adds to the count, and to TTFT's sum
-            # next to nothing. To TPOT's it adds as one of the requests, a faster one: with 12 of them 1.05 is meant.
+            # `bench` tries the server's fields out by a request of two tokens. It adds to the count, to TTFT's sum next
+            # to nothing, and to TPOT's less than the others do: of 12 requests ours then seem 1.05 of the server's.
             own = total / (found["requests"] if metric == "ttft" else count)
             found[f"{metric}_of_server"] = found[f"{metric}_mean"] / own
     return found
