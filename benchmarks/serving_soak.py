@@ -101,6 +101,7 @@ async def streams(machine: Machine, bars: Bars, _: float) -> None:
     aggregate = sum(answer.tokens_between(since, until) for answer in many) / (until - since)
     alone_rate = one.tokens_between(one.times[0], one.times[-1]) / (one.times[-1] - one.times[0])
     bars.at_least("decode of 64 streams together, to one stream's", aggregate / alone_rate, 3, "x")
+    click.echo(f"        (one {alone_rate:.0f} tok/s in {len(one.times)} chunks, 64 together {aggregate:.0f} tok/s)")
 
 
 async def prompt(machine: Machine, bars: Bars, _: float) -> None:
