@@ -13,7 +13,7 @@ from twostroke.program.cost import CostModel
 _LEAST_SLOWDOWN = 2.0  # without a target of its own, a step takes so many times what its decode rows alone take
 _LEAST_SHARE = 0.2  # of a step's time that is prefill's, however low the target
 _MOST_MIXED = 16  # steps in a row that have prompt rows: then one has none, and shows what the answers' rows alone take
-_MOST_UNLEARNT = 32  # steps that wait to be learnt from
+_MOST_UNLEARNT = 128  # steps that wait to be learnt from
 _LEAST_WORTH = 3.0  # seconds of prompt rows beside one of passing over the weights for them
 
 

@@ -19,8 +19,8 @@ from twostroke.program.phase import Phase
 
 _BYTE, _PASS, _DECODE, _PREFILL, _CONTEXT, _MOMENT = range(6)
 _BEFORE = (8.0, 2.0, 1.0, 1.0, 1.0)  # prices beside each other at first: a byte is 8 FLOPs, a pass a quarter of reading
-_DRIFT = np.array([1e-5, 1e-5, 1e-5, 1e-5, 1e-5, 1e-2])  # variance a step adds: what else runs here changes fastest
-_UNKNOWN = np.array([4.0, 4.0, 4.0, 4.0, 4.0, 0.1])  # variance of what was never seen
+_DRIFT = np.array([1e-5, 1e-5, 1e-5, 1e-5, 1e-5, 3e-3])  # variance a step adds: what else runs here changes fastest
+_UNKNOWN = np.array([4.0, 1.0, 4.0, 4.0, 4.0, 0.1])  # variance of what was never seen
 _NOISE = 2.5e-3  # variance of one step's time: 5%
 _LARGEST_MOVE = 1.0  # of a price's logarithm by one step: what is learnt is only linear nearby
 _USUAL = 3.0  # standard deviations beyond which a step counts for less: something else ran
