@@ -9,6 +9,7 @@
 #include <chrono>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "dispatch.h"
 #include "executor.h"
@@ -31,6 +32,17 @@ NormIds norm_ids(const Norm& norm) {
     return {std::get<0>(norm), std::get<1>(norm), std::get<2>(norm), std::get<3>(norm)};
 }
 
+// A step that was begun with arrays that go away: it is ended before them.
+struct Running {
+    Executor* executor = nullptr;
+    double seconds = 0.0;
+    Running() = default;
+    Running(Running&& other) noexcept : executor(std::exchange(other.executor, nullptr)) {}  // before it was begun
+    ~Running() {
+        if (executor && executor->has_workers()) executor->end(&seconds);
+    }
+};
+
 // The arrays of one step, as native/executor.py lays them out.
 struct StepArrays {
     In<int32_t> token_ids;  // (num_rows)
@@ -42,6 +54,10 @@ struct StepArrays {
     std::vector<std::optional<In<int32_t>>> bias_ids;
     std::vector<std::optional<In<double>>> bias_values;
     std::vector<std::optional<In<uint32_t>>> masks;
+    // From begin() on.
+    std::vector<Out<int32_t>> ids;  // token_ids (num_outputs), top_ids (num_outputs, max_top)
+    std::vector<Out<float>> floats;  // logprobs, top_logprobs, and the value where one was asked for
+    Running running;
 };
 
 void require(bool condition, const std::string& what) {
@@ -170,17 +186,26 @@ void import_blocks(Executor& executor, const std::vector<int64_t>& block_ids, In
     }
 }
 
-// Returns the seconds spent in the core.
-double step(Executor& executor, const StepArrays& arrays, Out<int32_t> token_ids, Out<float> logprobs,
-            Out<int32_t> top_ids, Out<float> top_logprobs, int value, std::optional<Out<float>> value_out) {
-    const StepInput input = view(arrays);
+// Workers are at the step from here on, the caller's thread in end(). Takes no longer than laying it out, so the GIL is
+// kept: who lets it go may wait for it.
+void begin(Executor& executor, StepArrays& arrays, Out<int32_t> token_ids, Out<float> logprobs, Out<int32_t> top_ids,
+           Out<float> top_logprobs, int value, std::optional<Out<float>> value_out) {
+    executor.end(&arrays.running.seconds);
     const StepOutput output{token_ids.data(), logprobs.data(), top_ids.data(), top_logprobs.data(),
                             static_cast<int64_t>(top_ids.ndim() == 2 ? top_ids.shape(1) : 0),
-                            value_out ? value_out->data() : nullptr};
+                            value_out ? value_out->data() : nullptr, &arrays.running.seconds};
+    arrays.ids = {std::move(token_ids), std::move(top_ids)};
+    arrays.floats = {std::move(logprobs), std::move(top_logprobs)};
+    if (value_out) arrays.floats.push_back(std::move(*value_out));
+    executor.begin(view(arrays), output, value);
+    arrays.running.executor = &executor;
+}
+
+// Returns the seconds that the step took in the core. As often as one likes, once it was begun.
+double end(Executor& executor, StepArrays& arrays) {
     nb::gil_scoped_release release;
-    const auto start = std::chrono::steady_clock::now();
-    executor.step(input, output, value);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    executor.end(&arrays.running.seconds);
+    return arrays.running.seconds;
 }
 
 // Packs whole blocks of a file's type. The caller has checked that values are finite and within the type's range.
@@ -324,8 +349,9 @@ NB_MODULE(_core, m) {
             },
             "token_ids"_a, "chunks"_a, "tables"_a, "targets"_a, "histories"_a, "sampling"_a, "counters"_a, "bias_ids"_a,
             "bias_values"_a, "masks"_a)
-        .def("step", &step, "arrays"_a, "token_ids"_a, "logprobs"_a, "top_ids"_a, "top_logprobs"_a, "value"_a,
-             nb::arg("value_out") = nb::none())
+        .def("begin", &begin, "arrays"_a, "token_ids"_a, "logprobs"_a, "top_ids"_a, "top_logprobs"_a, "value"_a,
+             nb::arg("value_out") = nb::none(), nb::keep_alive<2, 1>())
+        .def("end", &end, "arrays"_a)
         .def("export_blocks", &export_blocks, "block_ids"_a, "out"_a)
         .def("import_blocks", &import_blocks, "block_ids"_a, "data"_a)
         .def_prop_ro("block_bytes",

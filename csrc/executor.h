@@ -1,8 +1,11 @@
-// A lowered program: packed weights, the arena its values live in, the KV pools, and step().
+// A lowered program: packed weights, the arena its values live in, the KV pools, and steps.
 // Who calls: one thread at a time. Numbers in a step are checked by the caller (bindings.cpp).
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <functional>
 #include <initializer_list>
 #include <limits>
 #include <memory>
@@ -50,6 +53,7 @@ struct StepOutput {
     float* top_logprobs;
     int64_t max_top;
     float* value;  // (num_outputs, dim of the value asked for), or null
+    double* seconds;  // that the step took
 };
 
 // Ids of a norm's vectors; weight -1: no norm.
@@ -73,6 +77,7 @@ struct ExpertsSpec {
 class Executor {
   public:
     explicit Executor(const ExecutorConfig& config);
+    ~Executor();
 
     // Weights and tables; each returns an id.
     int add_matrix(TensorType type, int64_t rows, int64_t cols, int codebook);
@@ -109,8 +114,13 @@ class Executor {
     // After the last op: allocates arena, scratch and KV pools. `logits` is sampled from.
     void finish(int logits);
 
-    // Runs every op on the batch and samples. `value` is a value id copied to output.value.
-    void step(const StepInput& input, const StepOutput& output, int value);
+    // Starts to run every op on the batch and to sample. `value` is a value id copied to output.value. Workers are at it
+    // at once, the caller's thread from end() on. All that input and output point to must stay as it is until then. A
+    // step that nobody has ended is ended first.
+    void begin(StepInput input, const StepOutput& output, int value);
+    bool has_workers() const { return threads_.has_workers(); }  // false in a fork
+    // Returns once the step with this `output.seconds` is done; at once where it is not the one in work.
+    void end(const double* seconds);
 
     // Bytes per second of reading all packed weights, as decode does, by the best of several kernels in about `seconds`.
     double probe_weights(double seconds);
@@ -238,6 +248,7 @@ class Executor {
     };
 
     void run_thread(int thread, const StepInput& input, const StepOutput& output, int value);
+    void end_running();
     void run_ops(const std::vector<Op>& ops, const std::vector<const LinearOp*>& next, Work& work);
     Ahead ahead_of(const LinearOp* next, int thread) const;
     void run(const EmbedOp& op, Work& work);
@@ -333,6 +344,12 @@ class Executor {
     int64_t max_states_ = 0, state_floats_ = 0;
 
     // Of the step in work.
+    bool is_running_ = false;  // begun, and not ended
+    StepInput input_;
+    StepOutput output_;
+    std::function<void(int)> work_;
+    std::chrono::steady_clock::time_point begun_;
+    std::atomic<int64_t> ran_ns_{0};  // since then, when the first thread had seen all of it done
     std::vector<int64_t> positions_;  // (num_rows)
     std::vector<Stretch> prompts_, generated_;  // rows by phase; all are generated where phases are computed alike
     std::vector<uint8_t> is_prompt_;  // (num_rows), of prompts_

@@ -76,13 +76,41 @@ void Executor::prepare(const StepInput& input) {
         if (auto* experts = std::get_if<ExpertsOp>(&op)) experts->plans->resize(std::max(tiles, experts->plans->size()));
 }
 
-void Executor::step(const StepInput& input, const StepOutput& output, int value) {
+void Executor::begin(StepInput input, const StepOutput& output, int value) {
     constexpr int kStagesAnOp = 6;  // at most: of experts
-    prepare(input);
-    const int64_t tiles = (input.num_outputs + kOutputTile - 1) / kOutputTile;
+    end_running();
+    input_ = std::move(input);
+    output_ = output;
+    prepare(input_);
+    const int64_t tiles = (input_.num_outputs + kOutputTile - 1) / kOutputTile;
     const auto num_stages = 1 + kStagesAnOp * static_cast<int64_t>(token_ops_.size()) +
                             tiles * (1 + kStagesAnOp * static_cast<int64_t>(output_ops_.size()));
-    threads_.run_stages(static_cast<int>(num_stages), [&](int thread) { run_thread(thread, input, output, value); });
+    work_ = [this, value](int thread) {
+        run_thread(thread, input_, output_, value);
+        const auto ran = std::chrono::steady_clock::now() - begun_;
+        int64_t none = 0;
+        ran_ns_.compare_exchange_strong(none, std::chrono::nanoseconds(ran).count());
+    };
+    ran_ns_ = 0;
+    begun_ = std::chrono::steady_clock::now();
+    threads_.begin_stages(static_cast<int>(num_stages), work_);
+    is_running_ = true;
+}
+
+void Executor::end_running() {
+    if (!is_running_) return;
+    if (threads_.size() == 1) begun_ = std::chrono::steady_clock::now();  // nobody was at it before
+    threads_.finish_stages();
+    *output_.seconds = static_cast<double>(ran_ns_.load()) * 1e-9;
+    is_running_ = false;
+}
+
+void Executor::end(const double* seconds) {
+    if (output_.seconds == seconds) end_running();
+}
+
+Executor::~Executor() {
+    if (threads_.has_workers()) end_running();
 }
 
 void Executor::run_thread(int thread, const StepInput& input, const StepOutput& output, int value) {

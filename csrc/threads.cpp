@@ -38,8 +38,10 @@ ThreadPool::~ThreadPool() {
     static_cast<void>(parking_.release());
 }
 
+bool ThreadPool::has_workers() const { return num_threads_ == 1 || getpid() == process_; }
+
 void ThreadPool::require_workers() const {
-    if (num_threads_ > 1 && getpid() != process_)
+    if (!has_workers())
         throw std::runtime_error("the threads of this executor are in the process that made it, not in a fork of it");
 }
 
@@ -70,7 +72,7 @@ void ThreadPool::run(const std::function<void(int)>& work) {
     spin_until([this] { return running_.load(std::memory_order_acquire) == 0; });
 }
 
-void ThreadPool::run_stages(int num_stages, const std::function<void(int)>& work) {
+void ThreadPool::begin_stages(int num_stages, const std::function<void(int)>& work) {
     require_workers();
     if (num_stages_ < num_stages) {
         num_stages_ = num_stages;
@@ -79,13 +81,17 @@ void ThreadPool::run_stages(int num_stages, const std::function<void(int)>& work
     }
     taken_.clear();
     done_.clear();
+    stage_work_ = &work;
     if (num_threads_ > 1) {
-        stage_work_ = &work;
         closed_.store(false, std::memory_order_seq_cst);
         stage_round_.fetch_add(1, std::memory_order_seq_cst);
         wake();
     }
-    work(0);
+}
+
+void ThreadPool::finish_stages() {
+    require_workers();
+    (*stage_work_)(0);
     closed_.store(true, std::memory_order_seq_cst);
     spin_until([this] { return inside_.load(std::memory_order_seq_cst) == 0; });
 }

@@ -32,16 +32,26 @@ class ThreadPool {
     // Inside run(): waits until every thread is here.
     void barrier();
 
-    // Runs work(thread) on the caller and on those workers that come in time; all that it does must be in stages, the
-    // same ones in the same order on every thread, at most `num_stages`. One caller at a time.
-    void run_stages(int num_stages, const std::function<void(int)>& work);
+    // Runs work(thread) on those workers that come in time and, from finish_stages() on, on the caller: what workers have
+    // done by then need not be done again. All that work does must be in stages, the same ones in the same order on
+    // every thread, at most `num_stages`. `work` must stay until finish_stages() returns, which is when all is done. One
+    // caller at a time; both throw as run() does.
+    void begin_stages(int num_stages, const std::function<void(int)>& work);
+    void finish_stages();
+    void run_stages(int num_stages, const std::function<void(int)>& work) {
+        begin_stages(num_stages, work);
+        finish_stages();
+    }
 
-    // Where a thread is in run_stages(): its own number, and how many stages it has been through.
+    // The workers are in this process, not in the one that it was forked from.
+    bool has_workers() const;
+
+    // Where a thread is in the stages: its own number, and how many it has been through.
     struct Place {
         int thread, stage = 0;
     };
 
-    // Inside run_stages(): task(i) for 0 <= i < count, each once on some thread; returns when all are done. `idle()` is
+    // In work of stages: task(i) for 0 <= i < count, each once on some thread; returns when all are done. `idle()` is
     // called over and over while this thread waits for others.
     template <class Task, class Idle>
     void stage(Place& place, int64_t count, Task&& task, Idle&& idle) {
@@ -149,8 +159,8 @@ class ThreadPool {
     Counters taken_;  // of a thread's share of a stage: tasks that someone has begun
     Counters done_;  // by a thread in a stage: tasks, of its own share or of others
     alignas(64) std::atomic<uint32_t> round_{0};  // of run()
-    alignas(64) std::atomic<uint32_t> stage_round_{0};  // of run_stages()
-    alignas(64) std::atomic<int> inside_{0};  // workers in run_stages()
+    alignas(64) std::atomic<uint32_t> stage_round_{0};  // of begin_stages()
+    alignas(64) std::atomic<int> inside_{0};  // workers in stages
     std::atomic<bool> closed_{true};  // to workers that come late
     alignas(64) std::atomic<int> running_{0};
     alignas(64) std::atomic<int> arrived_{0};

@@ -7,6 +7,8 @@ import pytest
 from twostroke.engine import engine as engine_module
 from twostroke.engine.account import PhaseTotals, Rates
 from twostroke.engine.ledger import Ledger
+from twostroke.engine.plan import StepPlan
+from twostroke.engine.under_way import UnderWay
 from twostroke.program.builder import Builder
 from twostroke.program.cost import ChunkShape, CostModel, Resource, Storage
 from twostroke.program.experts import Routed
@@ -94,25 +96,25 @@ def test_recomputed_rows_are_rows_and_no_tokens(mixed) -> None:
 
 
 def test_a_request_alone_owns_its_steps(make_bench, make_request, clock) -> None:
-    """And the time between them that the engine takes to keep its books."""
+    """And the time between them that the engine takes to keep its books, which here is after each: planning takes a
+    second, the step two, taking it in one, and so does entering it, which counts with the next one."""
     bench = make_bench(max_chunk_tokens=16)
     (answer,) = bench.run(make_request(40, 5))
     summary, batches = answer.finished.summary, bench.executor.batches
     assert (summary.prompt_tokens, summary.completion_tokens) == (40, 5)
-    assert (summary.prefill.tokens, summary.prefill.steps, summary.prefill.seconds) == (40, 3, 5.0)
-    assert (summary.decode.tokens, summary.decode.steps, summary.decode.seconds) == (4, 4, 8.0)
+    assert (summary.prefill.tokens, summary.prefill.steps, summary.prefill.seconds) == (40, 3, 14.0)
+    assert (summary.decode.tokens, summary.decode.steps, summary.decode.seconds) == (4, 4, 20.0)
     weights = sum(bench.executor.cost.step(shapes(batch)).weight_bytes for batch in batches[3:])
     assert summary.decode.weight_bytes == pytest.approx(weights, rel=1e-12)
-    assert summary.decode.tok_s == 0.5 and summary.decode.flop_s == summary.decode.flops / 8
+    assert summary.decode.tok_s == 0.2 and summary.decode.flop_s == summary.decode.flops / 20
 
 
 def test_times_are_those_of_the_clock(make_bench, make_request, clock) -> None:
-    """Submitted at 1; steps look at the clock when they start, when they end, and after their books are kept: 2, 3
-    and 4, then 5, 6 and 7, ..."""
+    """Submitted at 1; a step looks at the clock seven times, the sixth to say when its tokens came."""
     bench, request = make_bench(max_chunk_tokens=16), make_request(40, 5)
     summary = bench.run(request)[0].finished.summary
     assert request.submitted_at == 1.0
-    assert (summary.queue_s, summary.ttft_s, summary.tpot_s, summary.total_s) == (1.0, 8.0, 3.0, 20.0)
+    assert (summary.queue_s, summary.ttft_s, summary.tpot_s, summary.total_s) == (1.0, 20.0, 7.0, 48.0)
 
 
 def test_times_of_what_did_not_happen_are_none(make_bench, make_request) -> None:
@@ -163,3 +165,18 @@ def test_experts_are_charged_once_a_step() -> None:
     parts = [rates.amounts(chunk, chunk.length / 8, chunk.num_outputs / 2) for chunk in chunks]
     charged = sum(rates.price(Resource.WEIGHT_BYTES, amounts) for amounts in parts)
     assert charged == pytest.approx(cost.step(chunks).weight_bytes, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("native", "left", "called", "collected", "seconds"),
+    [
+        pytest.param(5.0, None, 3.0, 8.0, 2 + 5 + 1 + 0.5, id="waited for at once"),
+        pytest.param(5.0, 4.0, 6.0, 8.0, 2 + 5 + 1 + 0.5, id="other threads ran while the caller was away"),
+        pytest.param(5.0, 4.0, 60.0, 60.5, 2 + 5 + 1 + 0.5, id="done long before it was called for"),
+        pytest.param(5.0, 4.0, 60.0, 65.0, 2 + 6 + 1 + 0.5, id="no other thread: what came before is counted"),
+    ],
+)
+def test_what_a_step_took(native, left, called, collected, seconds) -> None:
+    """Planned from 1 to 3, taken in for a second; half a second was spent on the one before."""
+    step = UnderWay(StepPlan(()), None, started=1.0, begun=3.0, more_s=0.5, left=left)
+    assert step.seconds(native, called, collected, collected + 1) == seconds

@@ -124,6 +124,51 @@ def test_submitting_and_cancelling_do_not_wait_for_a_step(make_bench, make_reque
     assert not bench.engine.has_work
 
 
+def test_the_next_step_runs_while_events_of_the_last_are_read(make_bench, make_request) -> None:
+    """Its last token needs no step after it; and who comes meanwhile is in the step after the one under way."""
+    bench = make_bench()
+    loop = EngineLoop(bench.engine)
+    stream, seen = loop.submit(make_request(5, 6)), []
+    for event in stream:
+        seen.append(len(bench.executor.batches))
+        if len(seen) == 2:
+            other = loop.submit(make_request(6, 2))
+        assert isinstance(event, Finished) or len(seen) < 7
+    assert seen == [2, 3, 4, 5, 6, 6, 6]
+    assert [len(batch.chunks) for batch in bench.executor.batches] == [1, 1, 1, 2, 2, 1]
+    assert ids_of(other) == make_bench().run(make_request(6, 2))[0].ids
+
+
+def test_a_request_that_ends_while_its_step_runs_takes_nothing_from_it(make_bench, make_request) -> None:
+    """Its blocks are free at once; those who share the step get what they would have got, its outputs being skipped."""
+    bench = make_bench((12, 12), max_step_tokens=64)
+    loop = EngineLoop(bench.engine)
+    first, other = loop.submit(make_request(20, 30, num_logprobs=2)), loop.submit(make_request(9, 30))
+    while len(bench.executor.batches[-1:]) < 1 or len(bench.executor.batches[-1].chunks) < 2:
+        next(first)
+    others_blocks = other.request.table.num_blocks
+    first.close()
+    assert all(pool.num_free == 12 - others_blocks for pool in bench.engine.cache.pools)
+    assert isinstance(list(first)[-1], Finished)
+    third = loop.submit(make_request(31, 12))  # in blocks that the step under way had written
+    (expected, thirds) = make_bench().run(make_request(9, 30), make_request(31, 12))
+    assert ids_of(other) == expected.ids and ids_of(third) == thirds.ids
+    assert not bench.engine.has_work and all(pool.num_free == 12 for pool in bench.engine.cache.pools)
+
+
+def test_a_pause_waits_for_the_step_under_way_and_loses_nothing(make_bench, make_request) -> None:
+    bench = make_bench()
+    loop = EngineLoop(bench.engine)
+    stream = loop.submit(make_request(5, 6))
+    collected, collect = [], bench.executor.collect
+    bench.executor.collect = lambda handle: collected.append(handle) or collect(handle)
+    next(stream)
+    assert len(collected) == len(bench.executor.batches) - 1
+    with loop.paused():
+        assert len(collected) == len(bench.executor.batches)
+    assert len(ids_of(stream)) == 5
+
+
 def test_random_threads_that_leave_early_return_every_block(make_bench, make_request) -> None:
     bench = make_bench((14, 14), max_step_tokens=32)
     loop = EngineLoop(bench.engine)

@@ -171,7 +171,7 @@ def batch_of(executor: NativeExecutor, *chunks: Any) -> Batch:
 
 def run(executor: NativeExecutor, *chunks: Any) -> tuple[StepResult, Floats]:
     """One step: its result, and the logits of every output (num_outputs, dim)."""
-    return executor.collect_value(executor.submit(batch_of(executor, *chunks)))
+    return executor.collect_value(executor.submit(batch_of(executor, *chunks), "logits"))
 
 
 def sample(executor: NativeExecutor, token_ids: npt.ArrayLike, sampling: Sampling, **fields: Any) -> StepResult:

@@ -52,20 +52,22 @@ def test_a_wrong_number_of_bytes_is_refused(executor: NativeExecutor, difference
         executor.import_blocks((0, 0), np.zeros(executor.block_bytes + difference, np.uint8))
 
 
-def test_a_fork_refuses_to_run_and_ends() -> None:
+@pytest.mark.parametrize("under_way", [False, True])
+def test_a_fork_refuses_to_run_and_ends(under_way: bool) -> None:
     """In the child the threads are not there: a step is refused with a clear error, and dropping the executor hangs
-    nobody. The parent goes on."""
+    nobody, nor a step that was under way. The parent goes on."""
     executor = executor_of(program(), num_threads=3)
     before = run_batch(executor, good(executor))
     time.sleep(0.05)  # workers park
+    handle = executor.submit(good(executor)) if under_way else None
     child = os.fork()
     if not child:
         status = 1
         try:
-            executor.submit(good(executor))
+            executor.submit(good(executor)) if handle is None else executor.collect(handle)
         except ConfigError as error:
             status = 0 if "fork" in str(error) else 2
-        del executor
+        del executor, handle
         os._exit(status)
     deadline = time.monotonic() + 20
     while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:

@@ -96,7 +96,7 @@ def test_wrong_numbers_are_refused(executor: NativeExecutor, wrong: str, positio
 
 
 def run_batch(executor: NativeExecutor, batch: Batch) -> np.ndarray:
-    return executor.collect_value(executor.submit(batch))[1]
+    return executor.collect_value(executor.submit(batch, "logits"))[1]
 
 
 def test_an_empty_batch_is_refused(executor: NativeExecutor) -> None:

@@ -13,6 +13,7 @@ from twostroke.engine.ledger import Ledger
 from twostroke.engine.plan import StepPlan
 from twostroke.engine.request import FinishReason, Request, State
 from twostroke.engine.scheduler import Scheduler
+from twostroke.engine.under_way import TakenIn, UnderWay
 from twostroke.engine.validation import check_request, resolve_max_tokens
 from twostroke.errors import UnsupportedModelError
 from twostroke.kvcache.cache import KVCache
@@ -42,13 +43,15 @@ class Engine:
         self._executor = executor
         self._scheduler = Scheduler(self.cache, executor.cost, self.config)
         self._events: list[Event] = []
-        self._uncounted_s = 0.0  # what the latest step took after it was entered in the ledger: the next one's
+        self._under_way: UnderWay | None = None
+        self._taken_in: TakenIn | None = None
+        self._uncounted_s = 0.0  # what entering a step took while no other was under way: the next one's
 
     @property
     def has_work(self) -> bool:
         """Some request is not finished, or an event has not been taken."""
         queues = self._scheduler.queues
-        return bool(queues.running or queues.waiting or self._events)
+        return bool(queues.running or queues.waiting or self._events or self._taken_in)
 
     @property
     def num_waiting(self) -> int:
@@ -92,37 +95,70 @@ class Engine:
             self._end(request, FinishReason.CANCELLED)
 
     def step(self) -> list[Event]:
-        """Schedule, run, commit. Returns what happened since the last call.
+        """One whole step: `begin`, `finish`. Returns what happened since the last call."""
+        self.begin()
+        self.finish()
+        return self.take_events()
 
-        Where the executor raises, the step's requests end with finish reason "error"; the others go on. An interrupt
-        while it runs is no failure: the step has not happened, and the next call plans it again.
+    def begin(self) -> None:
+        """Plans the next step and starts it, unless one is under way: the executor's threads are then at work while the
+        caller's is free. Until `finish`, requests may be submitted, which the step does not have, and cancelled.
+
+        Where the executor raises, here or in `finish`, the step's requests end with finish reason "error"; the others
+        go on. An interrupt is no failure: what has not happened is planned again, what runs is waited for again.
         """
+        if self._under_way is not None:
+            return
+        if self._scheduler.shares_steps:
+            self._enter()
         started = perf_counter()
         plan = self._scheduler.schedule()
         if not plan.chunks and self.num_waiting:
             raise RuntimeError("nothing was scheduled although requests wait")
         plan = self._constrain(plan)
-        if plan.chunks:
-            try:
-                result, hidden = self._run(plan)
-            except Exception as error:
-                self._fail(plan, error)
-                return self.take_events()
-            try:
-                self._commit(plan, result, hidden, started)
-            except BaseException as error:  # some of it may have been taken
-                self._fail(plan, error)
-                if not isinstance(error, Exception):
-                    raise
-        return self.take_events()
+        if not plan.chunks:
+            return
+        batch, output = plan.batch(self.cache.block_tokens), "hidden" if plan.wants_hidden else None
+        try:
+            handle = self._executor.submit(batch, output)
+        except Exception as error:
+            self._fail(plan, error)
+            return
+        self._under_way = UnderWay(plan, handle, started, perf_counter(), self._uncounted_s)
+        self._uncounted_s = 0.0
+
+    def finish(self) -> None:
+        """Waits for the step under way, where there is one, and takes in what it brought."""
+        step = self._under_way
+        if step is None:
+            return
+        self._enter()
+        called = perf_counter()
+        try:
+            result, hidden = self._collect(step)
+            collected, self._under_way = perf_counter(), None
+            progress = self._scheduler.commit(step.plan, result, hidden)
+        except BaseException as error:  # some of it may have been taken in, unless it is still under way
+            if isinstance(error, Exception) or self._under_way is None:
+                self._under_way = None
+                self._fail(step.plan, error)
+            if not isinstance(error, Exception):
+                raise
+            return
+        seconds = step.seconds(result.seconds, called, collected, perf_counter())
+        self._taken_in = TakenIn(step, progress, result.seconds, seconds)
 
     def take_events(self) -> list[Event]:
         """Events not returned yet, those of cancellations among them."""
+        self._enter()
         events, self._events = self._events, []
+        if self._under_way is not None:
+            self._under_way.left = perf_counter()
         return events
 
     def close(self) -> None:
         """Keeps on disk, where there is a directory for it, what the prefix cache holds. No step may follow."""
+        self.finish()
         if self._spill is not None and self.cache.prefix is not None:
             for block in self.cache.prefix.idle:
                 self._spill.save(block.key, block.block_ids, wait=True)
@@ -146,26 +182,32 @@ class Engine:
             ended.add(request)
         return plan.without(ended) if ended else plan
 
-    def _run(self, plan: StepPlan) -> tuple[StepResult, FloatArray | None]:
+    def _collect(self, step: UnderWay) -> tuple[StepResult, FloatArray | None]:
         """The step's outputs, and the hidden rows of all of them where the plan wants some."""
-        handle = self._executor.submit(plan.batch(self.cache.block_tokens))
-        if plan.wants_hidden:
-            return self._executor.collect_value(handle, "hidden")
-        return self._executor.collect(handle), None
+        if step.plan.wants_hidden:
+            return self._executor.collect_value(step.handle)
+        return self._executor.collect(step.handle), None
 
-    def _commit(self, plan: StepPlan, result: StepResult, hidden: FloatArray | None, started: float) -> None:
-        progress = self._scheduler.commit(plan, result, hidden)
-        now = perf_counter()
-        self.ledger.record(plan, result.seconds, started, now, self._uncounted_s)
+    def _enter(self) -> None:
+        """Enters the step that was taken in: in the ledger, with those who learn from it, and as events.
+
+        That can wait until the next step is under way, and then costs no time.
+        """
+        taken, self._taken_in = self._taken_in, None
+        if taken is None:
+            return
+        now, plan, progress = perf_counter(), taken.step.plan, taken.progress
+        self.ledger.record(plan, taken.native_s, taken.step.started, taken.seconds)
         is_mixed = plan.num_decode < len(plan.chunks)
         self._scheduler.pace.observe(self.ledger.recent[-1], is_mixed=is_mixed)
-        self._scheduler.speculation.observe(plan, now - started)
+        self._scheduler.speculation.observe(plan, taken.seconds)
         for token in progress.tokens:
             self.ledger.record_token(token.request, now)
         self._events += progress.tokens
         self._events += progress.hidden
         self._events += [Finished(request, self.ledger.close(request, now)) for request in progress.finished]
-        self._uncounted_s = perf_counter() - now
+        if self._under_way is None:
+            self._uncounted_s += perf_counter() - now
 
     def _fail(self, plan: StepPlan, error: BaseException) -> None:
         for chunk in plan.chunks:
@@ -173,6 +215,7 @@ class Engine:
                 self._end(chunk.request, FinishReason.ERROR, error)
 
     def _end(self, request: Request, reason: FinishReason, error: BaseException | None = None) -> None:
+        self._enter()
         if request.state is not State.FINISHED:
             self._scheduler.finish(request, reason, error)
         self._events.append(Finished(request, self.ledger.close(request, perf_counter())))

@@ -38,11 +38,12 @@ class Executor(Protocol):
     def import_blocks(self, block_ids: Sequence[int], data: ByteArray) -> None:
         """Makes blocks hold what `export_blocks` gave. Between steps."""
 
-    def submit(self, batch: Batch) -> Any:
-        """Starts a step; the handle is good for one `collect`."""
+    def submit(self, batch: Batch, output: str | None = None) -> Any:
+        """Starts a step, which may go on without its caller, and returns a handle. What the batch holds is read until
+        that is collected."""
 
     def collect(self, handle: Any) -> StepResult:
-        """Waits for the step and returns its outputs."""
+        """Waits for the step and returns its outputs; after an interrupt, once more."""
 
-    def collect_value(self, handle: Any, output: str) -> tuple[StepResult, FloatArray]:
-        """As `collect`, and the program's named output, (num_outputs, dim)."""
+    def collect_value(self, handle: Any) -> tuple[StepResult, FloatArray]:
+        """As `collect`, and the program's output that was named at submission, (num_outputs, dim)."""

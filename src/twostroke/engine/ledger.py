@@ -111,16 +111,12 @@ class Ledger:
             decode=account.phases[Phase.DECODE].totals(),
         )
 
-    def record(
-        self, plan: StepPlan, native_seconds: float, started: float, ended: float, more_seconds: float = 0.0
-    ) -> None:
-        """Enters a step that ran from `started` to `ended`, `native_seconds` of it inside the executor; and
-        `more_seconds` that went by between steps, in bookkeeping."""
-        seconds = ended - started + more_seconds
+    def record(self, plan: StepPlan, native_seconds: float, started: float, seconds: float) -> None:
+        """Enters a step that began at `started` and took `seconds`, `native_seconds` of it inside the executor."""
         step: dict[Phase, Account] = {}
         amounts = self._amounts(plan.chunks)
         for chunk, share, own in zip(plan.chunks, self._time_shares(amounts), amounts, strict=True):
-            account = self._requests[chunk.request]
+            account = self._requests.get(chunk.request) or _RequestAccount(self._by_phase())  # cancelled meanwhile
             if account.scheduled_at is None:
                 account.scheduled_at = started
             end = chunk.start + chunk.length

@@ -111,12 +111,19 @@ class EngineLoop:
             raise EngineStoppedError("the engine has stopped by a fault") from self.error
 
     def _step(self) -> None:
-        """One step by the thread that set `_is_driven`."""
+        """One step by the thread that set `_is_driven`. The next one runs when its events are delivered."""
         events: list[Event] = []
         try:
             with self._changed:
                 self._read_notes()
-            events = self._engine.step()
+            self._engine.begin()
+            self._engine.finish()
+            with self._changed:
+                self._read_notes()  # who came meanwhile is in the next step
+                goes_on = not self._num_pausing
+            if goes_on:
+                self._engine.begin()
+            events = self._engine.take_events()
         finally:
             self._let_go(events)
 
@@ -130,6 +137,7 @@ class EngineLoop:
             self._num_pausing -= 1
             self._is_driven = True
         try:
+            self._engine.finish()
             yield
         finally:
             self._let_go([])
@@ -140,6 +148,7 @@ class EngineLoop:
             try:
                 self._deliver(events)
                 self._read_notes()
+                self._deliver(self._engine.take_events())
             finally:
                 self._is_driven = False
                 self._changed.notify_all()
@@ -148,13 +157,13 @@ class EngineLoop:
         self._notes.append(note)
         if not self._is_driven:
             self._read_notes()
+            self._deliver(self._engine.take_events())
 
     def _read_notes(self) -> None:
         while self._notes:
             self._notes.popleft()()
         while self._abandoned:
             self._engine.cancel(self._abandoned.popleft())
-        self._deliver(self._engine.take_events())
 
     def _deliver(self, events: list[Event]) -> None:
         for event in events:

@@ -45,6 +45,12 @@ class Scheduler:
     def add(self, request: Request) -> None:
         self.queues.waiting.append(request)
 
+    @property
+    def shares_steps(self) -> bool:
+        """The next step's time is to be divided between answers and prompts: what the last one took then matters."""
+        queues = self.queues
+        return bool(queues.waiting) or any(request.state is not State.DECODE for request in queues.running)
+
     def schedule(self) -> StepPlan:
         """Decode rows first, then prefill chunks with what is left of the step's rows and of its time."""
         config, queues = self._config, self.queues
@@ -61,10 +67,13 @@ class Scheduler:
 
     def commit(self, plan: StepPlan, result: StepResult, hidden: FloatArray | None = None) -> Progress:
         """Takes a step's outputs into its requests; those that end give back their blocks. `hidden` is the program's
-        output of that name, (num_outputs, dim), where the plan wants it."""
+        output of that name, (num_outputs, dim), where the plan wants it. What ended meanwhile takes nothing."""
         progress, outputs, first = Progress(), _Outputs(result), 0
         for chunk in plan.chunks:
             request = chunk.request
+            if request.state is State.FINISHED:
+                first += chunk.num_outputs
+                continue
             request.num_computed = chunk.start + chunk.length - len(chunk.drafts)
             if hidden is not None and chunk.num_outputs and request.params.num_hidden:
                 request.next_output = request.num_computed

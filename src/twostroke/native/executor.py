@@ -1,6 +1,7 @@
 """The native executor: a Program made fast. Owns the checks of everything that crosses into C++.
 
-`submit` checks and lays out a batch, `collect` runs it: one call into C++ a step, sampling included, without the GIL.
+`submit` checks a batch and starts it, `collect` takes part in it and waits: sampling included, without the GIL. In
+between the caller's thread is free, while the other threads are at work.
 Not thread-safe: one thread at a time (the engine's loop sees to that).
 """
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from twostroke.errors import ConfigError
 from twostroke.native import _core
-from twostroke.native.batch import Batch, BatchChunk, ByteArray, FloatArray, StepResult
+from twostroke.native.batch import Batch, BatchChunk, ByteArray, FloatArray, IntArray, StepResult
 from twostroke.native.lower import Lowering, sampled_output
 from twostroke.program.cost import CostModel, Storage
 from twostroke.program.passes import fuse
@@ -56,11 +57,15 @@ class ExecutorConfig:
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """A batch laid out for the core; valid until collected."""
+    """A step that was started: what it reads, and the arrays that its outputs come to."""
 
     batch: Batch
     arrays: _core.StepArrays
-    num_top: int
+    token_ids: IntArray
+    logprobs: FloatArray
+    top_ids: IntArray
+    top_logprobs: FloatArray
+    value: FloatArray | None
 
 
 class NativeExecutor:
@@ -126,15 +131,53 @@ class NativeExecutor:
         """Makes blocks hold what `export_blocks` gave. Raises ValueError for wrong ids or another number of bytes."""
         self._core.import_blocks(block_ids, data)
 
-    def submit(self, batch: Batch) -> Handle:
-        """Check and lay out a batch. Raises ValueError for numbers that a correct engine never sends, and ConfigError
-        in a process forked after the executor was made: its threads are not there."""
-        if self.config.num_threads > 1 and os.getpid() != self._process:
-            raise ConfigError("a model cannot run in a fork of the process that loaded it; load it in the child")
+    def submit(self, batch: Batch, output: str | None = None) -> Handle:
+        """Check a batch and start it; with it, the program's named output, for `collect_value`.
+
+        What it was given is read until it is collected. A handle that is dropped ends its step first. Raises ValueError
+        for numbers that a correct engine never sends, and ConfigError in a process forked after the executor was made:
+        its threads are not there.
+        """
+        self._check_process()
+        arrays = self._lay_out(batch)
+        num_outputs = batch.num_outputs
+        num_top = max(0, *(chunk.sampling.num_logprobs for chunk in batch.chunks))
+        value_id, value = -1, None
+        if output is not None:
+            name = self.program.outputs[output]
+            value_id = self._value_ids[name]
+            value = np.empty((num_outputs, self.program.values[name].dim), np.float32)
+        handle = Handle(
+            batch,
+            arrays,
+            np.empty(num_outputs, np.int32),
+            np.empty(num_outputs, np.float32),
+            np.full((num_outputs, num_top), -1, np.int32),
+            np.full((num_outputs, num_top), np.nan, np.float32),
+            value,
+        )
+        self._core.begin(
+            arrays, handle.token_ids, handle.logprobs, handle.top_ids, handle.top_logprobs, value_id, value
+        )
+        return handle
+
+    def collect(self, handle: Handle) -> StepResult:
+        """Take part in the step, and return its outputs once it is done: again, if one asks again."""
+        self._check_process()
+        seconds = self._core.end(handle.arrays)
+        return StepResult(handle.token_ids, handle.logprobs, handle.top_ids, handle.top_logprobs, seconds)
+
+    def collect_value(self, handle: Handle) -> tuple[StepResult, FloatArray]:
+        """As `collect`, and the named output that was asked for, (num_outputs, dim). Raises ValueError without one."""
+        if handle.value is None:
+            raise ValueError("no output of the program was asked for when the step was submitted")
+        return self.collect(handle), handle.value
+
+    def _lay_out(self, batch: Batch) -> _core.StepArrays:
         chunks = batch.chunks
         if not chunks or any(len(chunk.block_ids) != len(self.num_blocks) for chunk in chunks):
             raise ValueError(f"a step needs chunks, each with {len(self.num_blocks)} block tables")
-        arrays = self._core.lay_out(
+        return self._core.lay_out(
             np.concatenate([chunk.token_ids for chunk in chunks]) if len(chunks) > 1 else chunks[0].token_ids,
             np.array([_shape_row(chunk) for chunk in chunks], dtype=np.int64),
             [ids for chunk in chunks for ids in chunk.block_ids],
@@ -146,26 +189,10 @@ class NativeExecutor:
             [_bias_values(chunk) for chunk in chunks],
             [chunk.mask for chunk in chunks],
         )
-        return Handle(batch, arrays, max(0, *(chunk.sampling.num_logprobs for chunk in chunks)))
 
-    def collect(self, handle: Handle) -> StepResult:
-        """Run the step and return its outputs."""
-        return self._run(handle, -1, None)
-
-    def collect_value(self, handle: Handle, output: str = "logits") -> tuple[StepResult, FloatArray]:
-        """As `collect`, and the program's named output as (num_outputs, dim) float32."""
-        name = self.program.outputs[output]
-        value = np.empty((handle.batch.num_outputs, self.program.values[name].dim), np.float32)
-        return self._run(handle, self._value_ids[name], value), value
-
-    def _run(self, handle: Handle, value_id: int, value: FloatArray | None) -> StepResult:
-        num_outputs = handle.batch.num_outputs
-        token_ids = np.empty(num_outputs, np.int32)
-        logprobs = np.empty(num_outputs, np.float32)
-        top_ids = np.full((num_outputs, handle.num_top), -1, np.int32)
-        top_logprobs = np.full((num_outputs, handle.num_top), np.nan, np.float32)
-        seconds = self._core.step(handle.arrays, token_ids, logprobs, top_ids, top_logprobs, value_id, value)
-        return StepResult(token_ids, logprobs, top_ids, top_logprobs, seconds)
+    def _check_process(self) -> None:
+        if self.config.num_threads > 1 and os.getpid() != self._process:
+            raise ConfigError("a model cannot run in a fork of the process that loaded it; load it in the child")
 
 
 def _start_core(isa: str, config: ExecutorConfig) -> _core.Executor:
