@@ -13,6 +13,7 @@ after the budget; the last line is JSON.
 import argparse
 import json
 import math
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from planning_report import CONSTANTS
 
 from twostroke.engine.config import EngineConfig
 from twostroke.engine.engine import Engine
+from twostroke.engine.loop import EngineLoop
 from twostroke.engine.request import GenerationParams, Request
 from twostroke.models.config import ModelConfig
 from twostroke.models.registry import build_program
@@ -135,10 +137,9 @@ def _timed(executor: NativeExecutor, batch: Batch) -> tuple[float, float] | None
 def seconds_between(executor: NativeExecutor, config: ModelConfig, requests: int) -> float:
     """What the engine takes for a decode step besides the core."""
     engine = Engine(executor, EngineConfig(config.vocab_size, _CONTEXT, prefix_cache=False, speculation=False))
-    for index in range(requests):
-        engine.submit(Request(str(index), [index + 1] * 8, GenerationParams(max_tokens=20, ignore_eos=True)))
-    while engine.has_work:
-        engine.step()
+    loop, params = EngineLoop(engine), GenerationParams(max_tokens=20, ignore_eos=True)
+    for stream in [loop.submit(Request(str(index), [index + 1] * 8, params)) for index in range(requests)]:
+        deque(stream, maxlen=0)
     steps = [record for record in engine.ledger.recent if Phase.PREFILL not in record.phases]
     return median(record.seconds - record.native_seconds for record in steps)
 

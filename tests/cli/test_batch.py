@@ -22,8 +22,8 @@ SLOWER = """
 import time
 from itertools import count
 from twostroke.engine.engine import Engine
-step, steps = Engine.step, count()
-Engine.step = lambda engine: (next(steps) > 250 and time.sleep(0.05), step(engine))[1]
+finish, steps = Engine.finish, count()
+Engine.finish = lambda engine: (next(steps) > 250 and time.sleep(0.05), finish(engine))[1]
 """
 
 

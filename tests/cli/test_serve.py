@@ -133,8 +133,8 @@ def test_a_fault_of_the_engine_ends_the_process_with_an_error(model: Path) -> No
 SLOW = """
 import time
 from twostroke.engine.engine import Engine
-step = Engine.step
-Engine.step = lambda engine: (time.sleep(0.5), step(engine))[1]
+finish = Engine.finish
+Engine.finish = lambda engine: (time.sleep(0.5), finish(engine))[1]
 """
 
 

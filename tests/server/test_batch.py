@@ -175,7 +175,7 @@ def test_an_engine_that_stops_ends_the_run(tiny_path: Path, tmp_path: Path, monk
     source = write_batch(tmp_path / "in", {"a": REQUESTS["ids"], "b": REQUESTS["greedy"]})
     with LLM(tiny_path, threads=1, max_batch=2) as llm, BatchOutput(tmp_path / "out") as output:
         counts = survey(source, output)
-        monkeypatch.setattr(llm.running.engine, "step", sys.exit)
+        monkeypatch.setattr(llm.running.engine, "begin", sys.exit)
         with pytest.raises(TwostrokeError, match="the engine has stopped"):
             asyncio.run(BatchRun(source, output, counts, lambda: None).run(llm, ("tiny",)))
     assert (tmp_path / "out").read_bytes() == b""
