@@ -7,7 +7,8 @@ same lengths, ROUNDS times, one going first and then the other (A B B A ...), as
 are medians of the rounds' medians, and the rounds: the median of their ratios, with the least and the most. What
 GuideLLM calls inter-token latency is TPOT here, (last - first) / (tokens - 1); its own TPOT counts the first token too.
 A generator also changes what it measures, by the text it asks for and by the CPU it takes: where the server is ours,
-each one's means are set beside the server's own of the same requests, from /metrics. The last line is JSON, in seconds.
+each one's means are set beside the server's own of the same requests, from /metrics. Start it with `--no-speculation`:
+drafts follow the text, which the two choose differently. The last line is JSON, in seconds.
 """
 
 import argparse

@@ -17,6 +17,7 @@ from tests.tiny import write_tiny_gguf
 from twostroke import LLM
 from twostroke.cli import roofs
 from twostroke.cli.main import main
+from twostroke.engine.speculation import Speculation
 from twostroke.roofline.hardware import HardwareSpec
 
 KEYS = {
@@ -165,6 +166,18 @@ FAILURES = [
     (["MODEL"], 2, "no prompt"),
     (["the rain"], 2, "'the rain' is no model.*run smollm2 PROMPT"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"), [((), True), (("--no-speculation",), False), (("--speculation",), True)]
+)
+def test_drafting_can_be_switched_off(
+    model: str, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], expected: bool
+) -> None:
+    seen, start = [], Speculation.__init__
+    monkeypatch.setattr(Speculation, "__init__", lambda self, *, enabled: (seen.append(enabled), start(self))[1])
+    assert run(model, "the rain", *QUICK, *flags).exit_code == 0
+    assert seen == [expected]
 
 
 @pytest.mark.parametrize(("arguments", "code", "message"), FAILURES)

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from twostroke.server.batch.output import BatchOutput
     from twostroke.server.batch.run import BatchCounts
 
-LOADING = ("context", "threads", "kv", "weights", "mlock", "isa", "max_step_tokens", "kv_disk", "kv_disk_size")
+LOADING = (
+    *("context", "threads", "kv", "weights", "mlock", "isa", "max_step_tokens", "speculation"),
+    *("kv_disk", "kv_disk_size"),
+)
 _MAX_BATCH = 32
 
 

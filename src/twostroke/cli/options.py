@@ -26,7 +26,7 @@ def _option(field: Field[Any]) -> Decorator:
     flag = "--" + field.name.replace("_", "-")
     settings: dict[str, Any] = {"help": field.metadata["help"], "default": field.default}
     if field.type is bool:
-        return click.option(flag, is_flag=True, **settings)
+        return click.option(f"{flag}/--no{flag[1:]}" if field.default else flag, is_flag=True, **settings)
     if get_origin(field.type) is tuple:
         return click.option(flag, multiple=True, metavar="TEXT", **settings)
     if choices := field.metadata["choices"]:

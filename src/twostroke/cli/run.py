@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from twostroke.llm.generation import Generation
     from twostroke.llm.llm import LLM
 
-LOADING = ("context", "threads", "kv", "weights", "mlock", "isa")
+LOADING = ("context", "threads", "kv", "weights", "mlock", "isa", "speculation")
 SAMPLING = (
     "temperature",
     "top_k",

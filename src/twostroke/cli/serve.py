@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from twostroke.server.service import Service
 
 LOADING = (
-    *("context", "threads", "kv", "weights", "mlock", "isa", "max_step_tokens"),
+    *("context", "threads", "kv", "weights", "mlock", "isa", "max_step_tokens", "speculation"),
     *("tpot_target", "reuse_generated", "kv_disk", "kv_disk_size"),
 )
 _MAX_BATCH = 32
