@@ -22,9 +22,9 @@ PARTS = """
 from time import perf_counter as now
 start = now()
 import twostroke.cli.main; twostroke.cli.main.collect_rarely()
-import twostroke.cli.run, twostroke.llm.llm, twostroke.cli.answer, twostroke.cli.roofs
+import twostroke.cli.run, twostroke.cli.loading, twostroke.cli.answer
 imported = now()
-llm = twostroke.llm.llm.LLM({model!r}, max_batch=1)
+llm = twostroke.cli.loading.load({model!r}, max_batch=1)
 loaded = now()
 prompt = llm.render([{{"role": "user", "content": "hi"}}])
 rendered = now()

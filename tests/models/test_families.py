@@ -6,7 +6,8 @@ import pytest
 
 from twostroke.errors import UnsupportedModelError
 from twostroke.models.config import LatentSizes, ModelConfig
-from twostroke.models.registry import FAMILIES, build_program
+from twostroke.models.hf_families import HF_FAMILIES
+from twostroke.models.registry import FAMILIES, HF_ARCHITECTURES, build_program
 from twostroke.program.ops import Linear
 
 CONFIG = ModelConfig(
@@ -42,6 +43,10 @@ CONFIG = ModelConfig(
 def test_biases(config: ModelConfig, biased: set[str]) -> None:
     names = {name.split(".")[2] for name in build_program(config).weights if name.endswith(".bias")}
     assert names == biased
+
+
+def test_architectures_of_directories_alone_are_those_with_a_record() -> None:
+    assert {family.architecture for family in HF_FAMILIES.values()} == HF_ARCHITECTURES
 
 
 @pytest.mark.parametrize("architecture", FAMILIES)

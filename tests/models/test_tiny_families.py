@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from tests.tiny_families import ARCHITECTURES, KEYS, write_tiny_family
 
-from twostroke.models.gguf_config import HF_ARCHITECTURES
 from twostroke.models.load import dequantized, load_model
-from twostroke.models.registry import FAMILIES
+from twostroke.models.registry import FAMILIES, HF_ARCHITECTURES
 from twostroke.program.passes import fuse
 from twostroke.program.reference import ReferenceExecutor
 

@@ -4,25 +4,28 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
 
 import click
 
 from twostroke.cli.figures import bytes_text, seconds_text
-from twostroke.weights.fetch import ProgressCallback
-from twostroke.weights.progress import PullProgress
+
+if TYPE_CHECKING:
+    from twostroke.weights.fetch import ProgressCallback
+    from twostroke.weights.progress import PullProgress
 
 _LINE_SECONDS = 5.0
 _VERBS = {"wait": "waiting for another process that fetches it", "fetch": "fetching", "check": "checking"}
 
 
 @contextmanager
-def fetch_progress() -> Iterator[ProgressCallback]:
+def fetch_progress() -> Iterator["ProgressCallback"]:
     """What to hand to `pull` as `progress`. Shows nothing where nothing is fetched."""
     with _bar() if sys.stderr.isatty() else nullcontext(_Lines()) as show:
         yield show
 
 
-def progress_text(progress: PullProgress) -> str:
+def progress_text(progress: "PullProgress") -> str:
     """Sizes, rate and time left: "31.2 MiB of 93.8 MiB, 5.2 MiB/s, 12 s left"."""
     if progress.stage == "wait":
         return ""
@@ -43,7 +46,7 @@ class _Lines:
         self._stage = ""
         self._shown_at = 0.0
 
-    def __call__(self, progress: PullProgress) -> None:
+    def __call__(self, progress: "PullProgress") -> None:
         now = time.monotonic()
         is_whole = progress.num_bytes == progress.total_bytes
         if progress.stage != self._stage or is_whole or now - self._shown_at >= _LINE_SECONDS:
@@ -53,7 +56,7 @@ class _Lines:
 
 
 @contextmanager
-def _bar() -> Iterator[ProgressCallback]:
+def _bar() -> Iterator["ProgressCallback"]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
@@ -61,7 +64,7 @@ def _bar() -> Iterator[ProgressCallback]:
     with Progress(*columns, console=Console(stderr=True)) as bar:
         tasks: list[int] = []
 
-        def show(progress: PullProgress) -> None:
+        def show(progress: "PullProgress") -> None:
             if not tasks:
                 tasks.append(bar.add_task("", note=""))
             bar.update(

@@ -18,6 +18,7 @@ from twostroke.weights.aliases import DEFAULT_MODEL
 if TYPE_CHECKING:
     from twostroke.llm.generation import Generation
     from twostroke.llm.llm import LLM
+    from twostroke.llm.results import Completion
 
 LOADING = ("context", "threads", "kv", "weights", "mlock", "isa", "speculation")
 SAMPLING = (
@@ -152,18 +153,17 @@ def _start(llm: "LLM", options: RunOptions, text: str) -> "Generation":
 
 def _answer(llm: "LLM", options: RunOptions, text: str) -> None:
     from twostroke.cli.answer import collect_answer, show_answer
-    from twostroke.cli.roofs import with_roofs
-    from twostroke.cli.summary import (
-        account_of,
-        answer_line,
-        paging_line,
-        resident_line,
-        run_fields,
-        summary_lines,
-    )
 
     generation = _start(llm, options, text)
     completion = collect_answer(generation) if options.as_json else show_answer(generation)
+    _account(llm, options, completion)
+
+
+def _account(llm: "LLM", options: RunOptions, completion: "Completion") -> None:
+    """What there is to say after an answer: what it cost, and how close that came to the machine's roofs."""
+    from twostroke.cli.roofs import with_roofs
+    from twostroke.cli.summary import account_of, answer_line, paging_line, resident_line, run_fields, summary_lines
+
     is_cut = completion.finish_reason == "cancelled"
     account = account_of(llm, completion)
     if options.probe and not is_cut and (options.as_json or options.summary):

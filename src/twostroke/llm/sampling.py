@@ -3,7 +3,7 @@ the caller's value, the model file's, the constant.
 """
 
 import math
-import secrets
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -15,7 +15,7 @@ from twostroke.native.batch import Sampling
 from twostroke.weights.directory import member
 from twostroke.weights.model_json import read_object
 
-_SEED_BITS = 32  # short enough to type again
+_SEED_BYTES = 4  # short enough to type again
 _NAMES = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 # Where a GGUF file keeps its model's generation config.
 _KEYS = ("temp", "top_k", "top_p", "min_p", "penalty_repeat")
@@ -68,7 +68,7 @@ class SamplingDefaults:
         return Sampling(
             **values,
             logit_bias=tuple(params.logit_bias.items()),
-            seed=secrets.randbits(_SEED_BITS) if params.seed is None else params.seed,
+            seed=int.from_bytes(os.urandom(_SEED_BYTES)) if params.seed is None else params.seed,
             choice=choice,
             num_logprobs=-1 if params.logprobs is None else params.logprobs,
         )

@@ -11,7 +11,7 @@ from typing import Any
 from twostroke.errors import ModelFileError, UnsupportedModelError
 from twostroke.models.config import MAX_CONTEXT, MAX_DIM, MAX_EXPERTS, MAX_LAYERS, MAX_VOCAB, ModelConfig, Shapes
 from twostroke.models.facts import Facts
-from twostroke.models.hf_families import HF_FAMILIES
+from twostroke.models.registry import HF_ARCHITECTURES
 from twostroke.models.rope_scaling import read_base, scaling_from_gguf
 from twostroke.program.elementwise import Activation
 from twostroke.weights.gguf import MetadataValue
@@ -36,8 +36,6 @@ _UNSAID: Mapping[str, Mapping[str, float]] = {
 }
 _ACTIVATIONS: Mapping[str, Activation] = {"gemma2": "gelu_tanh", "gemma3": "gelu_tanh", "gptneox": "gelu"}
 _BIASES = {"qkv_bias": ("attn_q", "attn_qkv"), "attn_output_bias": ("attn_output",), "ffn_bias": ("ffn_up",)}
-# Families that are read from Hugging Face directories only.
-HF_ARCHITECTURES = frozenset(family.architecture for family in HF_FAMILIES.values())
 ROPE_FACTORS = "rope_freqs.weight"
 
 

@@ -17,7 +17,6 @@ from twostroke.models.gguf_config import architecture, config_from_gguf
 from twostroke.models.model import MATRIX_TYPES, Model, check_weights
 from twostroke.models.parts import PartSource
 from twostroke.models.registry import build_program, family_of
-from twostroke.weights.dequantize import dequantize
 from twostroke.weights.gguf import GGUFFile
 from twostroke.weights.source import WeightSource
 
@@ -53,6 +52,7 @@ def with_parts(file: GGUFFile, config: ModelConfig) -> GGUFFile | PartSource:
 
 def dequantized(source: WeightSource) -> Callable[[str], npt.NDArray[np.float32]]:
     """Weights by name as float32 arrays, for the reference executor; each call unpacks anew."""
+    from twostroke.weights.dequantize import dequantize  # every packing, in NumPy: no run needs one
 
     def weights(name: str) -> npt.NDArray[np.float32]:
         info = source.info(name)

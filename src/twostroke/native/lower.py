@@ -20,7 +20,6 @@ from twostroke.program.program import Program
 from twostroke.program.rope import inverse_frequencies
 from twostroke.program.values import Norm, RopeSpec, Rows, Weight
 from twostroke.weights.codebooks import codebook
-from twostroke.weights.dequantize import dequantize
 from twostroke.weights.source import WeightSource
 from twostroke.weights.tensor_types import TensorType
 
@@ -155,8 +154,8 @@ class Lowering:
         return self._source.data(weight.name).view(np.int32)
 
     def _floats(self, weight: Weight) -> np.ndarray[Any, np.dtype[np.float32]]:
-        info = self._source.info(weight.name)
-        return dequantize(self._source.data(weight.name), info.type, info.shape)
+        """A copy of a vector's values. All but matrices are float32: `models.model` has checked it."""
+        return self._source.data(weight.name).view(np.float32).reshape(weight.shape).copy()
 
 
 def sampled_output(program: Program) -> str:

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -89,6 +88,8 @@ def remove(model: str) -> int:
     with locked(cached.model if cached else model, on_wait=None):
         freed = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
         try:
+            import shutil  # and with it the compressors; few runs remove a model
+
             shutil.rmtree(directory)
         except OSError as error:
             raise FetchError(f"{directory}: {error.strerror}") from None

@@ -6,13 +6,16 @@ Owns what a name means. A fetch itself is in `transfer`, which is imported only 
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from twostroke.errors import ModelFileError, ModelNotFoundError
 from twostroke.weights.aliases import load_aliases
 from twostroke.weights.cache import find_cached, list_cached
-from twostroke.weights.progress import PullProgress
 
-ProgressCallback = Callable[[PullProgress], None]
+if TYPE_CHECKING:
+    from twostroke.weights.progress import PullProgress
+
+ProgressCallback = Callable[["PullProgress"], None]
 
 
 def is_remote(model: str) -> bool:
