@@ -73,7 +73,6 @@ def test_a_body_that_is_wrong_is_a_400(server: RunningServer, data: bytes) -> No
         ({"tools": [{"type": "function"}]}, "tools[0].function"),
         ({"store": True}, "store"),
         ({"reasoning_effort": "low"}, "reasoning_effort"),
-        ({"include_stop_str_in_output": True}, "include_stop_str_in_output"),
         ({"adapter": "a"}, "adapter"),  # none can be loaded: the base model's answer is never given for one's
         ({"lora": [{"id": 0, "scale": 1.0}]}, "lora"),
         ({"lora_request": {"lora_name": "a"}}, "lora_request"),

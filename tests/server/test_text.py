@@ -54,6 +54,34 @@ def test_nothing_of_a_stop_text_is_sent(server: RunningServer, width: int, start
     assert pieces[-1]["finish_reason"] == "stop"
 
 
+@pytest.mark.parametrize("width", [1, 9])
+def test_a_stop_text_is_kept_where_that_is_asked_for(server: RunningServer, tiny: LLM, width: int) -> None:
+    """STP-06. Of a prompt of token ids too, with log-probabilities or without: the answer still ends at it."""
+    prompt = tiny.tokenizer.encode("the rain")
+    plain = server.complete(prompt, logprobs=0, **GREEDY)["choices"][0]
+    stop = plain["text"][5 : 5 + width]
+    kept = plain["text"][: plain["text"].index(stop) + len(stop)]
+    asked: dict[str, Any] = {"stop": [stop], "include_stop_str_in_output": True, **GREEDY}
+    for logprobs in (None, 0):
+        whole = server.complete(prompt, logprobs=logprobs, **asked)
+        choice = whole["choices"][0]
+        assert (choice["text"], choice["finish_reason"]) == (kept, "stop")
+        pieces = streamed(server, prompt=prompt, logprobs=logprobs, **asked)
+        assert ("".join(piece["text"] for piece in pieces), pieces[-1]["finish_reason"]) == (kept, "stop")
+    count = whole["usage"]["completion_tokens"]
+    assert count < 40 and choice["logprobs"]["tokens"] == plain["logprobs"]["tokens"][:count]
+    assert len(server.complete(prompt, **(asked | {"include_stop_str_in_output": False}))["choices"][0]["text"]) < len(
+        kept
+    )
+
+
+def test_a_chat_keeps_a_stop_text_too(server: RunningServer) -> None:
+    text = server.chat(**GREEDY).json()["choices"][0]["message"]["content"]
+    asked = {"stop": text[5:8], "include_stop_str_in_output": True, **GREEDY}
+    chosen = server.chat(**asked).json()["choices"][0]
+    assert chosen["message"]["content"] == text[: text.index(text[5:8]) + 3] and chosen["finish_reason"] == "stop"
+
+
 def test_what_only_began_like_a_stop_text_is_released(server: RunningServer) -> None:
     text = server.complete(**GREEDY)["choices"][0]["text"]
     stops = [text[index : index + 4] + "\u2603" for index in range(0, 30, 3)]

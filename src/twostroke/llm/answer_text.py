@@ -23,10 +23,10 @@ class AnswerText:
     With `continues` the text goes on after a prompt that is shown before it.
     """
 
-    def __init__(self, tokenizer: Tokenizer, stops: tuple[str, ...] = (), *, continues: bool = False) -> None:
+    def __init__(self, tokenizer: Tokenizer, stops: StopStrings, *, continues: bool = False) -> None:
         self._vocab_size = tokenizer.vocab_size
         self._detokenizer = Detokenizer(tokenizer, continues=continues)
-        self._stops = StopStrings(stops)
+        self._stops = stops
         self._num_decoded = self._num_released = 0
         self._placed: list[PlacedToken] = []
         self.tokens: list[NewToken] = []
@@ -62,7 +62,7 @@ class AnswerText:
 
     def take_placed(self, is_last: bool = False) -> list[PlacedToken]:
         """Tokens not taken yet whose text is released, or begins to be; with `is_last` all that there are. Those
-        that begin in a stop string are never among them."""
+        that begin in a stop string which is left out are never among them."""
         keep_all = is_last and not self.is_stopped
         count = sum(1 for placed in self._placed if keep_all or placed.start < self._num_released)
         taken, self._placed = self._placed[:count], self._placed[count:]

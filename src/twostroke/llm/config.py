@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from twostroke.errors import ConfigError, InvalidRequestError, TwostrokeError
+from twostroke.llm.stop import StopStrings
 from twostroke.weights.aliases import DEFAULT_MODEL
 
 KV_NAMES = ("f16", "bf16", "f32", "q8_0")
@@ -69,7 +70,7 @@ class SamplingParams:
     """How an answer is made. None is the model's own default where its file has one, else that of `SamplingDefaults`.
 
     `logprobs` asks for the log-probability of each token of the answer and of that many alternatives. The answer ends
-    before the first of the `stop` strings, which is no part of the text.
+    before the first of the `stop` strings, which is no part of the text unless `include_stop` says so.
     """
 
     temperature: float | None = _option(None, "Above 0: how widely to draw; 0 always takes the likeliest token.")
@@ -83,6 +84,7 @@ class SamplingParams:
     seed: int | None = _option(None, "Makes the draw repeatable; default: random, and reported.")
     max_tokens: int | None = _option(None, "New tokens at most; default: all the context has room for.")
     stop: tuple[str, ...] = _option((), "End before this text; may be given more than once.")
+    include_stop: bool = False
     ignore_eos: bool = _option(False, "Go on after the model's end-of-text token.")
     logprobs: int | None = None
 
@@ -91,6 +93,10 @@ class SamplingParams:
             raise InvalidRequestError(f"stop must be texts that are not empty, not {self.stop!r}")
         if self.logprobs is not None and self.logprobs < 0:
             raise InvalidRequestError(f"logprobs must be at least 0, not {self.logprobs}")
+
+    def stop_strings(self) -> StopStrings:
+        """What watches one answer's text for them."""
+        return StopStrings(self.stop, included=self.include_stop)
 
     @classmethod
     def of(cls, **options: Any) -> Self:

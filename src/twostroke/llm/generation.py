@@ -11,6 +11,7 @@ from twostroke.engine.request import FinishReason, Request, TokenScore
 from twostroke.llm import results
 from twostroke.llm.answer_text import AnswerText
 from twostroke.llm.paging import PagingWatch
+from twostroke.llm.stop import StopStrings
 from twostroke.text.tokenizer import Tokenizer
 
 
@@ -21,7 +22,7 @@ class Generation:
     ends, as it does once nothing refers to the object any more. Where a step failed, iterating raises its error.
     """
 
-    def __init__(self, loop: EngineLoop, request: Request, tokenizer: Tokenizer, stops: tuple[str, ...] = ()) -> None:
+    def __init__(self, loop: EngineLoop, request: Request, tokenizer: Tokenizer, stops: StopStrings) -> None:
         self._loop = loop
         self._request = request
         self._answer = AnswerText(tokenizer, stops)

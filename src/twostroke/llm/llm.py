@@ -249,7 +249,7 @@ class LLM:
         return Request(str(next(self._labels)), ids, generation)
 
     def _start(self, ids: Sequence[int], params: SamplingParams) -> Generation:
-        return Generation(self.running.loop, self.request(ids, params), self.tokenizer, params.stop)
+        return Generation(self.running.loop, self.request(ids, params), self.tokenizer, params.stop_strings())
 
     def _ids(self, prompt: Prompt) -> Sequence[int]:
         return self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)

@@ -4,28 +4,30 @@ from collections.abc import Sequence
 
 
 class StopStrings:
-    """Passes text on, except what is, or may yet become, one of `stops`. One object a stream.
+    """Passes text on, except what is, or may yet become, one of `stops`. One object a stream. `included` says that the
+    stop string which ended the text is its last part.
 
     The stop string that is complete first counts, of several the longest; so the result does not depend on how
     the text was cut into pieces.
     """
 
-    def __init__(self, stops: Sequence[str]) -> None:
+    def __init__(self, stops: Sequence[str] = (), *, included: bool = False) -> None:
         self._stops = tuple(stops)
+        self._is_included = included
         self._held = ""
         self.is_stopped = False
         self.found: str | None = None
         """The stop string that ended the text."""
 
     def push(self, piece: str) -> str:
-        """The text that is now certain to be before any stop string; sets `is_stopped` where one is complete."""
+        """The text that is now certain to be passed on; sets `is_stopped` where a stop string is complete."""
         text = self._held + piece
         found = [(start + len(stop), start) for stop in self._stops if (start := text.find(stop)) >= 0]
         if found:
             self.is_stopped, self._held = True, ""
             end, start = min(found)
             self.found = text[start:end]
-            return text[:start]
+            return text[: end if self._is_included else start]
         keep = self._num_held(text)
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep]

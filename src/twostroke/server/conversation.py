@@ -48,5 +48,5 @@ class Conversation:
         continues = bool(self.options.get("continue_final_message"))
         reader = dialect.reader(prompt, self.use, continues=continues)
         if reader is None:
-            return Choice(index, request, AnswerText(llm.tokenizer, self.params.stop))
-        return Choice(index, request, ParsedAnswer(reader, llm.tokenizer.vocab_size, self.params.stop))
+            return Choice(index, request, AnswerText(llm.tokenizer, self.params.stop_strings()))
+        return Choice(index, request, ParsedAnswer(reader, llm.tokenizer.vocab_size, self.params.stop_strings()))

@@ -13,10 +13,10 @@ class ParsedAnswer:
     """What `AnswerText` is for an answer of text alone. Stop strings are looked for in the content only: in reasoning
     and arguments they are just text. Not for several threads at once."""
 
-    def __init__(self, reader: AnswerReader, vocab_size: int, stops: tuple[str, ...] = ()) -> None:
+    def __init__(self, reader: AnswerReader, vocab_size: int, stops: StopStrings) -> None:
         self._reader = reader
         self._vocab_size = vocab_size
-        self._stops = StopStrings(stops)
+        self._stops = stops
         self._num_taken = 0
         self.num_reasoning = 0
         self.tokens: list[NewToken] = []

@@ -94,6 +94,7 @@ def sampling_params(body: SamplingRequest, *, max_tokens: int | None, logprobs: 
         seed=secrets.randbits(32) if body.seed is None else body.seed % 2**64,
         max_tokens=max_tokens,
         stop=tuple(stop),
+        include_stop=bool(body.include_stop_str_in_output),
         ignore_eos=bool(body.ignore_eos),
         logprobs=logprobs,
     )
@@ -144,7 +145,7 @@ def _prepared(
         for number in range(count):
             request = llm.request(prompt.ids, params, choice=number, prompt_logprobs=scored)
             request.cache_salt = body.cache_salt or ""
-            answer = AnswerText(llm.tokenizer, params.stop, continues=echo)
+            answer = AnswerText(llm.tokenizer, params.stop_strings(), continues=echo)
             choices.append(Choice(len(choices), request, answer))
     return Prepared(tuple(prompts), tuple(choices), params.seed or 0, count)
 

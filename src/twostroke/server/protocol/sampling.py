@@ -12,7 +12,6 @@ from twostroke.server.protocol.fields import (
     MAX_STOPS,
     RequestModel,
     no_effect,
-    refused,
     supported,
 )
 from twostroke.server.protocol.formats import Choices, ResponseFormat
@@ -66,4 +65,6 @@ class SamplingRequest(RequestModel):
     guided_grammar: str | None = supported(None, "Another name of `grammar`.")
     guided_choice: Choices | None = supported(None, "The answer is one of these texts.")
     user: str | None = no_effect("A label for the caller's own use.", max_length=MAX_NAME)
-    include_stop_str_in_output: bool | None = refused("Keep the stop text in the answer.", False)
+    include_stop_str_in_output: bool | None = supported(
+        None, "The stop text that ended the answer is its last part, instead of none."
+    )
