@@ -147,14 +147,14 @@ static void linear_tile(const LinearArgs& a, int64_t group, int64_t row) {
     store_tile(a, group, row, T, acc, a.up ? up : nullptr);
 }
 
-// A tile of the most rows times groups `begin` .. `end`: two groups at a time, a gate with its up.
+// A tile of T rows times groups `begin` .. `end`: two groups at a time, a gate with its up, where that pays.
+template <int T>
 static void linear_tiles(const LinearArgs& a, int64_t begin, int64_t end, int64_t row) {
-    constexpr int T = kMostRows;
     alignas(64) float acc[16 * T], other[16 * T];
     float* const accs[2] = {acc, other};
     const bool gated = a.up && a.up->type == a.matrix->type && a.up->codebook == a.matrix->codebook;
     for (int64_t group = begin; group < end;) {
-        if (kPairs && (a.up ? gated : group + 1 < end)) {
+        if (kPairs && T >= kLeastPaired && (a.up ? gated : group + 1 < end)) {
             const PackedMatrix& second = a.up ? *a.up : *a.matrix;
             const uint8_t* const data[2] = {a.matrix->data + static_cast<size_t>(group) * a.matrix->group_bytes,
                                             second.data + static_cast<size_t>(a.up ? group : group + 1) * second.group_bytes};
@@ -237,15 +237,15 @@ static void unpack_row(const PackedMatrix& m, int64_t row, float* out) {
 
 // Fewer rows than a tile: by halves. Where compiling a size is not worth its time, by ones.
 template <int T>
-TS_INLINE void linear_rest(const LinearArgs& a, int64_t group, int64_t row) {
+TS_INLINE void linear_rest(const LinearArgs& a, int64_t begin, int64_t end, int64_t row) {
     if constexpr (T > 1 && !kFewTiles) {
         if (a.num_rows - row >= T) {
-            linear_tile<T>(a, group, row);
+            linear_tiles<T>(a, begin, end, row);
             row += T;
         }
-        if (row < a.num_rows) linear_rest<T / 2>(a, group, row);
+        if (row < a.num_rows) linear_rest<T / 2>(a, begin, end, row);
     } else {
-        for (; row < a.num_rows; ++row) linear_tile<1>(a, group, row);
+        for (; row < a.num_rows; ++row) linear_tiles<1>(a, begin, end, row);
     }
 }
 
@@ -258,9 +258,10 @@ static void linear(const LinearArgs& a) {
     for (int64_t begin = a.group_begin; begin < a.group_end; begin += panel) {
         const int64_t end = begin + panel < a.group_end ? begin + panel : a.group_end;
         int64_t row = 0;
-        for (; row + kMostRows <= a.num_rows; row += kMostRows) linear_tiles(a, begin, end, row);
+        for (; row + kMostRows <= a.num_rows; row += kMostRows) linear_tiles<kMostRows>(a, begin, end, row);
         if (row < a.num_rows)
-            for (int64_t group = begin; group < end; ++group) linear_rest<kMostRows / 2>(a, group, row);
+            for (int64_t group = begin; group < end; group += 2)
+                linear_rest<kMostRows / 2>(a, group, group + 2 < end ? group + 2 : end, row);
     }
 }
 

@@ -28,6 +28,7 @@ constexpr int kMostRows = 4;  // activation rows multiplied together
 constexpr int kRowsAtOnce = 4;  // of those, in registers
 constexpr bool kFewTiles = false;  // only that many, and one
 constexpr bool kPairs = false;  // two groups at a time, where registers hold them
+constexpr int kLeastPaired = 1;
 
 TS_INLINE F32x16 f_set(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 TS_INLINE F32x16 f_load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }

@@ -24,6 +24,7 @@ constexpr int kMostRows = 8;  // activation rows multiplied together
 constexpr int kRowsAtOnce = 1;  // of those, in registers
 constexpr bool kFewTiles = false;  // only that many, and one
 constexpr bool kPairs = true;  // two groups at a time, where registers hold them
+constexpr int kLeastPaired = 4;  // rows for which that pays: fewer wait for memory, which is one stream then
 
 TS_INLINE F32x16 f_set(float x) { return _mm512_set1_ps(x); }
 TS_INLINE F32x16 f_load(const float* p) { return _mm512_loadu_ps(p); }

@@ -23,6 +23,7 @@ constexpr int kMostRows = 4;  // activation rows multiplied together
 constexpr int kRowsAtOnce = 1;  // of those, in registers
 constexpr bool kFewTiles = true;  // only that many, and one
 constexpr bool kPairs = false;  // two groups at a time, where registers hold them
+constexpr int kLeastPaired = 1;
 
 TS_INLINE F32x16 f_set(float x) { F32x16 r; TS_EACH r.v[i] = x; return r; }
 TS_INLINE F32x16 f_load(const float* p) { F32x16 r; std::memcpy(r.v, p, 64); return r; }
