@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -88,7 +87,7 @@ WRONG = {
 def test_wrong_numbers_are_refused(executor: NativeExecutor, wrong: str, position: str) -> None:
     before = run_batch(executor, good(executor))
     (fine,) = batch_of(executor, chunk([1, 2], num_outputs=1)).chunks
-    bad = replace(fine, **WRONG[wrong])
+    bad = fine._replace(**WRONG[wrong])
     chunks = {"alone": (bad,), "first": (bad, fine), "last": (fine, bad)}[position]
     with pytest.raises(ValueError, match=r"\d|chunk|table|history|tokens"):
         executor.submit(Batch(chunks))

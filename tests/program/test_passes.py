@@ -122,7 +122,7 @@ def test_rope_that_has_another_reader_stays(case: str) -> None:
     b = Builder()
     rope = RopeSpec(8, 10000.0, "half")
     x = b.embed("table", 50, 8)
-    q = b.rope(b.linear(x, "q", 8), 8, replace(rope, base=100.0) if case == "q and k rotate unlike" else rope)
+    q = b.rope(b.linear(x, "q", 8), 8, rope._replace(base=100.0) if case == "q and k rotate unlike" else rope)
     k = b.rope(b.linear(x, "k", 8), 8, rope)
     v: Value = k if case == "k is v" else b.linear(x, "v", 8)
     attended = b.attention(q, k, v, CacheSpec("cache", 1, 8))

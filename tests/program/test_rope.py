@@ -1,7 +1,5 @@
 """RoPE frequencies, and the rotation against complex multiplication."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -21,13 +19,13 @@ def test_frequencies() -> None:
 
 def test_scalings_divide() -> None:
     factors = np.array([1, 2, 4, 8], np.float32)
-    spec = replace(SPEC, divisors=(2.0,) * 4, factors=FACTORS)
+    spec = SPEC._replace(divisors=(2.0,) * 4, factors=FACTORS)
     np.testing.assert_allclose(inverse_frequencies(spec, factors), [0.5, 0.025, 0.00125, 0.0000625], rtol=1e-15)
 
 
 @pytest.mark.parametrize(
     ("spec", "factors"),
-    [(SPEC, np.ones(4)), (replace(SPEC, factors=FACTORS), None), (replace(SPEC, factors=FACTORS), np.ones(8))],
+    [(SPEC, np.ones(4)), (SPEC._replace(factors=FACTORS), None), (SPEC._replace(factors=FACTORS), np.ones(8))],
 )
 def test_factors_belong_to_the_specification(spec: RopeSpec, factors: np.ndarray | None) -> None:
     with pytest.raises(ValueError, match="factors"):

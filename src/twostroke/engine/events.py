@@ -1,14 +1,13 @@
 """Events: what a step tells about its requests. Plain data."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from twostroke.engine.ledger import RequestSummary
 from twostroke.engine.request import Request
 from twostroke.native.batch import FloatArray
 
 
-@dataclass(slots=True)
-class NewToken:
+class NewToken(NamedTuple):
     """A token the model chose.
 
     logprob       natural log; None where `num_logprobs` is -1
@@ -23,16 +22,14 @@ class NewToken:
     is_stop: bool
 
 
-@dataclass(slots=True)
-class HiddenRows:
+class HiddenRows(NamedTuple):
     """The program's "hidden" output, (num_rows, dim), for the next of the rows that a request asked for."""
 
     request: Request
     rows: FloatArray
 
 
-@dataclass(slots=True)
-class Finished:
+class Finished(NamedTuple):
     """The request has ended; `request.finish_reason`, `.error` and `.scores` say how. Its blocks are free."""
 
     request: Request

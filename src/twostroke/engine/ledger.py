@@ -12,6 +12,7 @@ Those shares are of work. What a user waits for is measured apart, on the clock:
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from twostroke.engine.account import Account, PhaseTotals, Rates
 from twostroke.engine.plan import Chunk, StepPlan
@@ -20,8 +21,7 @@ from twostroke.program.cost import CostModel, Resource
 from twostroke.program.phase import Phase
 
 
-@dataclass(frozen=True, slots=True)
-class RequestSummary:
+class RequestSummary(NamedTuple):
     """One request's account. Times in seconds; None where the event did not happen.
 
     cached_tokens  prompt tokens that the prefix cache had when the request first ran
@@ -46,8 +46,7 @@ class RequestSummary:
     decode: PhaseTotals
 
 
-@dataclass(frozen=True, slots=True)
-class StepRecord:
+class StepRecord(NamedTuple):
     """One step: when it started (seconds of the engine's clock), how long it took, and each phase's share of it.
 
     `target_s` is what the step was meant to take at most where answers ran beside prefill, whose chunk is the rows of

@@ -3,7 +3,7 @@
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from twostroke.engine.ledger import StepRecord
 from twostroke.engine.plan import Chunk
@@ -17,8 +17,7 @@ _MOST_UNLEARNT = 128  # steps that wait to be learnt from
 _LEAST_WORTH = 3.0  # seconds of prompt rows beside one of passing over the weights for them
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(NamedTuple):
     """What a step has for rows beside its decode rows: seconds, infinity where nobody waits for it.
 
     `target_s` is what the whole step should take at most; None where nobody waits for it.

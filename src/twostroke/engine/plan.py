@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,8 +34,7 @@ class Chunk(ChunkShape):
         return bool(self.num_outputs) and is_last and request.num_generated < request.max_tokens
 
 
-@dataclass(frozen=True, slots=True)
-class StepPlan:
+class StepPlan(NamedTuple):
     """Chunks of one step, at most one a request; the first `num_decode` are rows of running answers.
 
     `target_s` is what the step was meant to take at most, in seconds, where answers run beside prefill.

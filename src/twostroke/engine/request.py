@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -55,8 +56,7 @@ class GenerationParams:
     num_hidden: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TokenScore:
+class TokenScore(NamedTuple):
     """A given token's log-probability (natural log), and (id, log-probability) of the most likely ones."""
 
     token_id: int

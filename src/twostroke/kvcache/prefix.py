@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from twostroke.kvcache.chain import BlockKey
 
@@ -18,8 +19,7 @@ class CachedBlock:
     num_users: int
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """The cached blocks that a prompt begins with, and why there are no more: "" where none was left to look for."""
 
     blocks: Sequence[CachedBlock]

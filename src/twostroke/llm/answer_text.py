@@ -1,6 +1,6 @@
 """AnswerText: an answer as text, piece by piece. Owns which text, and which tokens, certainly belong to it."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from twostroke.engine.events import NewToken
 from twostroke.llm.stop import StopStrings
@@ -8,8 +8,7 @@ from twostroke.text.detokenizer import Detokenizer
 from twostroke.text.tokenizer import Tokenizer
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedToken:
+class PlacedToken(NamedTuple):
     """A token and where its text begins: characters of the answer before it."""
 
     token: NewToken

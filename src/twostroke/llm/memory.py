@@ -5,7 +5,7 @@ The terms and the pool's size are `roofline.own_memory`'s, with which `twostroke
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from twostroke.llm.config import LLMConfig
 from twostroke.native.executor import BLOCK_TOKENS
@@ -15,8 +15,7 @@ from twostroke.roofline.own_memory import LEAST_POOL_TOKENS, own_terms
 from twostroke.weights.source import WeightSource
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryPlan:
+class MemoryPlan(NamedTuple):
     """Bytes by what they are for, and the blocks of the KV pool, one number a cache group.
 
     activation_bytes  the activation arena and the executor's scratch

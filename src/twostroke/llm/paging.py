@@ -6,15 +6,14 @@ the disk sets the pace.
 
 import resource
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _CLOSELY = 16  # steps each looked at by itself; later ones so many at a time, since to look takes time too
 _LEAST_STEPS = 3  # a few reads at the start are libraries and templates
 _LEAST_SHARE = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class Paging:
+class Paging(NamedTuple):
     """Decode steps seen, those within which the process read pages from disk (at most), and how many pages."""
 
     steps: int

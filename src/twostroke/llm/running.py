@@ -1,7 +1,6 @@
 """Running: a loaded model with its engine. Owns how the one becomes the other; an LLM gives it up on closing."""
 
-from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 from twostroke.engine.config import EngineConfig
 from twostroke.engine.engine import Engine
@@ -10,8 +9,7 @@ from twostroke.llm.config import LLMConfig
 from twostroke.llm.loading import Loaded
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(NamedTuple):
     """The engine belongs to whoever drives `loop`; other threads read its counters and its ledger's totals."""
 
     loaded: Loaded

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from twostroke.models.rope_scaling import RopeScaling
 from twostroke.program.builder import Layer
@@ -19,8 +19,7 @@ MAX_CONTEXT = 1 << 31
 MAX_EXPERTS = 1 << 12
 
 
-@dataclass(frozen=True, slots=True)
-class LatentSizes:
+class LatentSizes(NamedTuple):
     """Of multi-head latent attention: ranks of the queries' latent (None for none) and of the keys' and values', and
     the elements of one head: of content and of rotation in queries and keys, and of values."""
 
@@ -31,8 +30,7 @@ class LatentSizes:
     value_dim: int
 
 
-@dataclass(frozen=True, slots=True)
-class RecurrentSizes:
+class RecurrentSizes(NamedTuple):
     """Of gated linear attention: its heads, the elements of each, and the rows that its convolutions see."""
 
     num_key_heads: int
@@ -42,8 +40,7 @@ class RecurrentSizes:
     width: int
 
 
-@dataclass(frozen=True, slots=True)
-class FullSizes:
+class FullSizes(NamedTuple):
     """Of layers without a window, where they differ from those with one (Gemma 4): heads, rotated elements of each, and
     whether values are the unrotated keys."""
 

@@ -1,6 +1,7 @@
 """What crosses between engine and executor: plain numbers for one step, and what comes back. Owns no policy."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,8 +39,7 @@ class Sampling:
         return self.repetition_penalty != 1.0 or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class BatchChunk:
+class BatchChunk(NamedTuple):
     """Consecutive rows of one request: tokens `start` .. `start + len(token_ids)`.
 
     token_ids    (length,)
@@ -59,15 +59,14 @@ class BatchChunk:
     block_ids: tuple[IntArray, ...]
     num_outputs: int = 0
     targets: IntArray | None = None
-    sampling: Sampling = field(default_factory=Sampling)
+    sampling: Sampling = Sampling()
     history: IntArray | None = None
     mask: Mask | None = None
     num_prompt_tokens: int = 0
     output_index: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """One step. Rows of all chunks run together; each weight is read once."""
 
     chunks: tuple[BatchChunk, ...]
@@ -81,8 +80,7 @@ class Batch:
         return sum(chunk.num_outputs for chunk in self.chunks)
 
 
-@dataclass(frozen=True, slots=True)
-class StepResult:
+class StepResult(NamedTuple):
     """Outputs in the order of chunks and rows.
 
     token_ids     (num_outputs,) sampled, or the target

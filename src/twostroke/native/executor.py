@@ -7,8 +7,7 @@ Not thread-safe: one thread at a time (the engine's loop sees to that).
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -43,8 +42,7 @@ def pick_isa(requested: str | None) -> str:
     return requested
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutorConfig:
+class ExecutorConfig(NamedTuple):
     """num_blocks: KV blocks of 16 tokens, one number a cache group. max_context: tokens a request may reach."""
 
     num_threads: int
@@ -55,8 +53,7 @@ class ExecutorConfig:
     isa: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Handle:
+class Handle(NamedTuple):
     """A step that was started: what it reads, and the arrays that its outputs come to."""
 
     batch: Batch

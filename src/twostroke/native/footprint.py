@@ -4,8 +4,7 @@ The counterpart is `Executor::finish` and the packing in csrc/; a test holds the
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from twostroke.native import _core
 from twostroke.native.refusals import refuse_unsupported
@@ -31,8 +30,7 @@ class WeightTypes(Protocol):
         """Shape and type of a tensor."""
 
 
-@dataclass(frozen=True, slots=True)
-class Footprint:
+class Footprint(NamedTuple):
     """Bytes of packed weights; of arena and scratch; of one KV block over all its layers, one number a cache group."""
 
     weight_bytes: int

@@ -11,16 +11,15 @@ period, and every step waits for its slowest thread.
 import math
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from twostroke.errors import ConfigError
 
 OVERSUBSCRIPTION_LIMIT = 4  # more threads than this for each CPU is a mistake, not a wish
 
 
-@dataclass(frozen=True)
-class ThreadChoice:
+class ThreadChoice(NamedTuple):
     """The threads to start, the CPUs they may use, and why.
 
     `cpus` holds distinct logical CPU ids, the first of each physical core before any second one; it is shorter than

@@ -8,6 +8,7 @@ activation where a fused op reads or writes it. Multiply-add is two FLOPs.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from twostroke.program.cost_rules import COST_RULES, op_terms
 from twostroke.program.cost_terms import OF_CONTEXT, Resource, Scope, Term, Unit
@@ -52,8 +53,7 @@ class StepCost:
         return self.flops / self.bytes if self.bytes else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Storage:
+class Storage(NamedTuple):
     """Bits an element takes: of each weight by name, of cached keys, values and latents, of recurrent states, of
     activations."""
 

@@ -4,7 +4,8 @@ Order matters: linears of one input merge first, so that the norm before them ha
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from twostroke.program.ops import Add, Attention, Gated, Linear, Normalize, Op, Rope
 from twostroke.program.program import Program
@@ -141,8 +142,7 @@ def fuse_rope(program: Program) -> Program:
     return _rewrite(program, rewrite)
 
 
-@dataclass(frozen=True, slots=True)
-class Arena:
+class Arena(NamedTuple):
     """Where each value lives: `offsets` in float32 elements per row, `dim` elements per row in all, by row kind.
 
     Values whose lifetimes do not overlap share space.

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 
 class Rows(StrEnum):
@@ -12,8 +12,7 @@ class Rows(StrEnum):
     OUTPUTS = "outputs"
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """A named activation, (num_rows, dim) in float32."""
 
     name: str
@@ -24,8 +23,7 @@ class Value:
         return f"{self.name}({self.rows}, {self.dim})"
 
 
-@dataclass(frozen=True, slots=True)
-class Weight:
+class Weight(NamedTuple):
     """A tensor of the model by its canonical (GGUF) name; shape is (out_dim, in_dim), (dim,), or for a matrix of
     each expert (num_experts, out_dim, in_dim)."""
 
@@ -43,8 +41,7 @@ class Weight:
         return f"{self.name}[{'x'.join(map(str, self.shape))}]"
 
 
-@dataclass(frozen=True, slots=True)
-class RopeSpec:
+class RopeSpec(NamedTuple):
     """Rotary position embedding (Su et al. 2021) of the first `dim` elements of each head, in final numbers.
 
     `pairing` tells which elements form a rotated pair in the source's weights: "half" is (i, i + dim/2), "interleaved"
@@ -131,8 +128,7 @@ class StateSpec:
 Cache = CacheSpec | LatentSpec | StateSpec  # all say elements_per_token, state_elements, window, segment, group
 
 
-@dataclass(frozen=True, slots=True)
-class Norm:
+class Norm(NamedTuple):
     """Normalisation of a row: x / sqrt(mean(x^2) + eps) * scale, and with "layer" on x - mean(x), plus bias.
 
     "rms" is Zhang and Sennrich 2019, "layer" is Ba et al. 2016. The scale is `offset` + weight: sources that store what

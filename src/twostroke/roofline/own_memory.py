@@ -5,7 +5,7 @@ core will allocate is `native.footprint`'s to say; the tokenizer's part is an es
 """
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from twostroke.native.executor import BLOCK_TOKENS, KV_BITS
 from twostroke.native.footprint import WeightTypes, footprint
@@ -17,8 +17,7 @@ _FIXED_OVERHEAD = 48 * 2**20  # tokenizer, templates, Python objects; measured
 _OVERHEAD_A_TOKEN = 600  # of the vocabulary; measured
 
 
-@dataclass(frozen=True, slots=True)
-class OwnTerms:
+class OwnTerms(NamedTuple):
     """Bytes by what they are for. `block_bytes` are of one KV block, one number a cache group."""
 
     weight_bytes: int

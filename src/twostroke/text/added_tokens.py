@@ -4,13 +4,12 @@ space they take with them; what they mean is the vocabulary's, the text between 
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _SPACES = re.compile(r"\s*")
 
 
-@dataclass(frozen=True)
-class AddedToken:
+class AddedToken(NamedTuple):
     """One such token: its id, its text, whether it is a control token, and the flags of `tokenizer.json`.
 
     `lstrip` and `rstrip` take the white space on that side; `single_word` matches only where no letter, digit or

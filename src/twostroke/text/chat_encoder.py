@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
+from typing import NamedTuple, cast
 
 from twostroke.errors import ChatTemplateError
 from twostroke.text.chat import ChatTemplate
@@ -93,8 +93,7 @@ class ChatEncoder:
         return self._tokenizer.encode_parts(part if isinstance(part, int) else marks.unmark(part) for part in parts)
 
 
-@dataclass(frozen=True)
-class _Inputs:
+class _Inputs(NamedTuple):
     """Everything in a rendering that the user supplies."""
 
     messages: Sequence[Mapping[str, object]]

@@ -1,8 +1,8 @@
 """Where a model keeps its chat templates and the texts of its named tokens. Owns the keys and files they are under."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from twostroke.errors import ChatTemplateError, ModelFileError
 from twostroke.text.model_files import ModelFiles
@@ -18,8 +18,7 @@ _GGUF_TOKENS = {
 _NONE = "the model has no chat template; use --raw to give it the prompt as it is"
 
 
-@dataclass(frozen=True)
-class ChatSources:
+class ChatSources(NamedTuple):
     """Templates by name (`default`, `tool_use`, ...), and texts by token name (`bos_token`, ...)."""
 
     templates: Mapping[str, str]

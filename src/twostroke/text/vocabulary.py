@@ -3,8 +3,8 @@ read into and which texts end an answer; reading is `gguf_vocabulary.py`'s and `
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from twostroke.text.added_tokens import AddedToken
 from twostroke.text.segmenter import Segmenter
@@ -27,8 +27,7 @@ _END_TEXTS = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Vocabulary:
+class Vocabulary(NamedTuple):
     """Checked content of a file's vocabulary.
 
     `tokens[token_id]` is the text as stored; `added` are control and user-defined tokens, found in a text as they

@@ -1,22 +1,19 @@
 """The models that have a name of their own, from `aliases.toml`. Owns what they are, not where they are cached."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 DEFAULT_MODEL = "smollm2"
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A stretch of a model file: `member` of the wheel of `package` (a pinned requirement)."""
 
     package: str
     member: str
 
 
-@dataclass(frozen=True, slots=True)
-class Alias:
+class Alias(NamedTuple):
     """A named model: the file its parts make, and that file's size and SHA-256."""
 
     name: str

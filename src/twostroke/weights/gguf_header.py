@@ -6,7 +6,7 @@ type, u64 offset in the data section; then, aligned to `general.alignment`, the 
 """
 
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -48,8 +48,7 @@ NUMBERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """A checked header. Tensor offsets are absolute; every tensor lies inside the file and overlaps no other.
 
     `num_bytes` is the size of the file.

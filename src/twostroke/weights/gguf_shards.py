@@ -6,7 +6,6 @@ Shard `i` of `n` is NAME-0000i-of-0000n.gguf and says so in `split.no` (from 0),
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 from twostroke.errors import ModelFileError
@@ -68,7 +67,7 @@ def joined(shards: Iterable[tuple[Path, Header]], count: int) -> Header:
             raise ModelFileError(f"{path}: 'split.tensors.count' is {total:,}; the shards have {len(tensors):,}")
     if first is None:
         raise ValueError("no shards")
-    return replace(first, num_bytes=num_bytes, tensors=tensors)
+    return first._replace(num_bytes=num_bytes, tensors=tensors)
 
 
 def _integer(path: Path, header: Header, key: str, default: int | None = None) -> int:

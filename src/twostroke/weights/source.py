@@ -1,8 +1,7 @@
 """What a model's weights look like to the rest of the engine, whatever file they come from. Owns no format."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -10,8 +9,7 @@ import numpy.typing as npt
 from twostroke.weights.tensor_types import TensorType
 
 
-@dataclass(frozen=True, slots=True)
-class TensorInfo:
+class TensorInfo(NamedTuple):
     """Where a tensor lies and how it is stored.
 
     `shape` is in NumPy order, the contiguous dimension last: (rows, cols) for the matrix of a linear layer with `rows`
