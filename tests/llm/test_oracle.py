@@ -1,4 +1,6 @@
-"""The Python API against the oracle of SmolLM2: greedy texts, and the passage's perplexity in both phases."""
+"""The Python API against the oracle of SmolLM2: greedy texts and their ends, and the passage's perplexity in both
+phases.
+"""
 
 import json
 import math
@@ -39,6 +41,13 @@ def test_greedy_answers_are_the_oracles(smollm2: LLM) -> None:
             assert one.text == smollm2.tokenizer.decode(case["greedy"])
             checked += 1
     assert checked >= 3
+
+
+@pytest.mark.parametrize("greeting", ["Hello!", "Good morning. Who are you?"])
+def test_a_greeting_is_answered_and_ended_by_the_model(smollm2: LLM, greeting: str) -> None:
+    done = smollm2.chat([{"role": "user", "content": greeting}], temperature=0, max_tokens=200)
+    assert done.text and "<|im_end|>" not in done.text
+    assert done.finish_reason == "stop"
 
 
 @pytest.mark.parametrize("phase", ["prefill", "decode"])

@@ -38,8 +38,29 @@ def test_choices_of_each_prompt_are_those_of_the_prompt_alone(server: RunningSer
     )
 
 
-def test_sixteen_tokens_where_nothing_is_said(server: RunningServer) -> None:
-    assert server.complete(temperature=0, ignore_eos=True)["usage"]["completion_tokens"] == 16
+def test_sixteen_tokens_where_nothing_is_said_streamed_or_whole(server: RunningServer) -> None:
+    whole = server.complete(temperature=0, ignore_eos=True)
+    assert whole["usage"]["completion_tokens"] == 16
+    asked = {"prompt": "the rain", "temperature": 0, "ignore_eos": True, "stream_options": {"include_usage": True}}
+    *chunks, last = server.stream("/v1/completions", **asked)
+    assert last["usage"]["completion_tokens"] == 16
+    assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == whole["choices"][0]["text"]
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+def test_defaults_are_those_of_a_stream_too(server: RunningServer, path: str) -> None:
+    """With no more than a seed, of which the draw is then the model's own."""
+    asked: dict[str, Any] = {"seed": 5, "cache_salt": path}
+    asked |= (
+        {"prompt": "the rain"} if path == "/v1/completions" else {"messages": [{"role": "user", "content": "the rain"}]}
+    )
+    whole = server.post(path, **asked).json()["choices"][0]
+    ends = [chunk["choices"][0] for chunk in server.stream(path, **asked)]
+    text = "".join(end["text"] if "text" in end else end["delta"].get("content", "") for end in ends)
+    assert (text, ends[-1]["finish_reason"]) == (
+        whole["text"] if "text" in whole else whole["message"]["content"],
+        whole["finish_reason"],
+    )
 
 
 @pytest.mark.parametrize("prompt", ["the rain", "naïve 🙂 stone"])

@@ -90,7 +90,7 @@ def bombard(server: RunningServer, count: int, seed: int) -> dict[int, int]:
     return seen
 
 
-def check(server: RunningServer, count: int, num_threads: int) -> None:
+def check(server: RunningServer, count: int, num_threads: int, first_seed: int = 0) -> None:
     neighbour = {"prompt": "the rain", "max_tokens": 300, "ignore_eos": True, "temperature": 1, "seed": 3}
     expected = server.complete(**neighbour)["choices"]
     results: list[dict[int, int]] = []
@@ -98,7 +98,7 @@ def check(server: RunningServer, count: int, num_threads: int) -> None:
     def job(seed: int) -> None:
         results.append(bombard(server, count // num_threads, seed))
 
-    threads = [threading.Thread(target=job, args=(seed,)) for seed in range(num_threads)]
+    threads = [threading.Thread(target=job, args=(first_seed + number,)) for number in range(num_threads)]
     for thread in threads:
         thread.start()
     rounds = 0
@@ -115,5 +115,6 @@ def test_malformed_requests(server: RunningServer) -> None:
 
 
 @pytest.mark.large
-def test_twenty_thousand_malformed_requests(server: RunningServer) -> None:
-    check(server, 20_000, 4)
+@pytest.mark.parametrize("quarter", range(4))
+def test_twenty_thousand_malformed_requests(server: RunningServer, quarter: int) -> None:
+    check(server, 5_000, 4, 4 * quarter)

@@ -142,15 +142,17 @@ def test_a_seed_is_kept_among_neighbours_that_have_none(server: RunningServer) -
         assert seeded == alone and len({alone, *others}) == 1 + neighbours
 
 
-def test_a_prompt_that_was_seen_is_not_computed_again(server: RunningServer) -> None:
-    options: dict[str, Any] = {"max_tokens": 10, "temperature": 0, "cache_salt": "one"}
+@pytest.mark.parametrize("draw", [{"temperature": 0}, {"temperature": 1, "top_p": 1, "seed": 4}])
+def test_a_prompt_that_was_seen_is_not_computed_again(server: RunningServer, draw: dict[str, Any]) -> None:
+    """And its answer is the same, drawn or not."""
+    options: dict[str, Any] = {"max_tokens": 10, **draw, "cache_salt": f"one{draw}"}
     prompt = list(range(5, 205))
     first, second = server.complete(prompt, **options), server.complete(prompt, **options)
     assert first["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
     cached = second["usage"]["prompt_tokens_details"]["cached_tokens"]
     assert 150 < cached < 200 and second["twostroke"]["prefill"]["tokens"] == 200 - cached
     assert second["choices"] == first["choices"]
-    other = server.complete(prompt, **{**options, "cache_salt": "two"})
+    other = server.complete(prompt, **{**options, "cache_salt": f"two{draw}"})
     assert other["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
 
 

@@ -56,7 +56,7 @@ def test_nothing_of_a_stop_text_is_sent(server: RunningServer, width: int, start
 
 @pytest.mark.parametrize("width", [1, 9])
 def test_a_stop_text_is_kept_where_that_is_asked_for(server: RunningServer, tiny: LLM, width: int) -> None:
-    """STP-06. Of a prompt of token ids too, with log-probabilities or without: the answer still ends at it."""
+    """Of a prompt of token ids too, with log-probabilities or without: the answer still ends at it."""
     prompt = tiny.tokenizer.encode("the rain")
     plain = server.complete(prompt, logprobs=0, **GREEDY)["choices"][0]
     stop = plain["text"][5 : 5 + width]

@@ -1,10 +1,13 @@
 """Tools through the server: calls that must be are, in the form the API has, streamed as they come."""
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from tests.server.running import RunningServer
+
+from twostroke import LLM
 
 CHAT = "/v1/chat/completions"
 DRAW: dict[str, Any] = {"temperature": 1.0, "seed": 11, "max_tokens": 400}
@@ -45,9 +48,15 @@ def test_the_function_that_is_named_is_called(server: RunningServer) -> None:
     assert call["function"]["name"] == "clock" and json.loads(call["function"]["arguments"]) == {}
 
 
-def test_a_stream_names_each_call_once_and_says_the_same(server: RunningServer) -> None:
-    asked = {"messages": MESSAGES, "tools": [WEATHER, CLOCK], "tool_choice": "required", **DRAW}
+@pytest.mark.parametrize(("seed", "count"), [(11, 1), (1, 2)])
+def test_a_stream_names_each_call_once_and_says_the_same(
+    server: RunningServer, tiny: LLM, seed: int, count: int
+) -> None:
+    (end,) = tiny.tokenizer.encode("<|im_end|>", parse_special=True)
+    asked = {"messages": MESSAGES, "tools": [WEATHER, CLOCK], "tool_choice": "required", **DRAW, "seed": seed}
+    asked["logit_bias"] = {str(end): -100}  # rather another call than the end
     whole = server.post(CHAT, **asked).json()["choices"][0]
+    assert len(whole["message"]["tool_calls"]) == count
     chunks = server.stream(CHAT, **asked)
     calls: dict[int, dict[str, str]] = {}
     for chunk in chunks:
@@ -66,17 +75,18 @@ def test_a_stream_names_each_call_once_and_says_the_same(server: RunningServer) 
 
 
 def test_arguments_that_are_cut_off_are_not_whole(server: RunningServer) -> None:
+    cut: list[str] = []
     for max_tokens in range(20, 60, 5):
         asked = {**DRAW, "max_tokens": max_tokens}
         body = server.post(CHAT, messages=MESSAGES, tools=[WEATHER], tool_choice="required", **asked).json()
         choice = body["choices"][0]
-        if choice["finish_reason"] != "length":
-            continue
-        for call in choice["message"].get("tool_calls", [])[-1:]:
-            if not call["function"]["arguments"].endswith("}"):
-                with pytest.raises(ValueError):
-                    json.loads(call["function"]["arguments"])
+        assert choice["finish_reason"] == "length"
+        cut += [call["function"]["arguments"] for call in choice["message"].get("tool_calls", [])]
         assert "<tool_call>" not in (choice["message"]["content"] or "").replace("<tool_call>\n{", "", 1)
+    assert len(cut) > 3 and all(later.startswith(arguments) for arguments, later in pairwise(cut))  # raw, as they came
+    for arguments in cut:
+        with pytest.raises(ValueError):
+            json.loads(arguments)
 
 
 def test_a_strict_schema_holds_where_calls_are_free(server: RunningServer) -> None:
