@@ -135,6 +135,7 @@ def grid(*batches: int) -> list[tuple[str, int, int, int]]:
 def test_tiny_models(
     tiny: Callable[[str], tuple[Case, list[Answer]]], arch: str, threads: int, batch: int, chunk: int
 ) -> None:
+    """Case BAT-03."""
     case, alone = tiny(arch)
     executor = case.executor(threads)
     assert case.answers(executor, case.requests(), max_running=batch, max_chunk_tokens=chunk) == alone

@@ -47,6 +47,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.mark.parametrize("family", KEYS)
 def test_what_is_taken_from_the_cache_is_what_would_be_computed(made: Made, family: str) -> None:
+    """Case BAT-13."""
     case, alone = made(family)
     for batch, blocks, chunk in ((1, PLENTY, 512), (3, 26, 32)):
         requests = case.requests()

@@ -139,7 +139,7 @@ Engine.finish = lambda engine: (time.sleep(0.5), finish(engine))[1]
 
 
 def test_a_signal_during_a_long_prefill_ends_in_time(model: Path) -> None:
-    """1,900 tokens at 16 a step of 0.5 s are a minute; 0.5 s are left to it."""
+    """1,900 tokens at 16 a step of 0.5 s are a minute; 0.5 s are left to it (SRV-06)."""
     options = ("--max-step-tokens", "16", "--drain", "0.5")
     with served(model, *options, program=SLOW + PROGRAM) as server, httpx.Client(base_url=server.url) as client:
         events = stream_of(client, prompt=[5] * 1900, max_tokens=1, return_progress=True)

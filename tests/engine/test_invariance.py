@@ -45,6 +45,7 @@ def test_batch_and_chunks_do_not_change_text(alone, make_bench, make_request, ba
 @pytest.mark.parametrize("num_blocks", [12, 14, 17])
 @pytest.mark.parametrize("rows", [20, 512])
 def test_preemption_does_not_change_text(alone, make_bench, make_request, num_blocks: int, rows: int) -> None:
+    """Case BAT-11."""
     expected = reference(alone, make_bench, make_request)
     bench = make_bench((num_blocks, num_blocks + 1), max_running=16, max_step_tokens=rows)
     all_requests = requests(make_request)

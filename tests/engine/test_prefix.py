@@ -217,7 +217,7 @@ def test_random_soak_of_shared_prompts(cached, make_bench, make_request, seed: i
 
 
 def test_a_prompt_of_tens_of_thousands_of_tokens(make_bench, make_request) -> None:
-    """Not empty, and the same without the cache, at first and from it."""
+    """Not empty, and the same without the cache, at first and from it (BAT-09)."""
     (expected,) = make_bench((2048, 2048), context=32_768).run(make_request(30_001, 6))
     bench = make_bench((2048, 2048), context=32_768, prefix_cache=True)
     for cached in (0, 30_000):

@@ -61,7 +61,7 @@ def test_a_long_prompt_does_not_stop_running_decodes(make_bench, make_request) -
 
 
 def test_a_short_prompt_does_not_wait_for_a_long_one_before_it(make_bench, make_request) -> None:
-    """It shares the next steps, half of each at most, and the long one still gets on in every step."""
+    """It shares the next steps, half of each at most, and the long one still gets on in every step (BAT-17)."""
     bench = make_bench(max_step_tokens=64)
     long, shorts = make_request(1500, 1), [make_request(40 + number, 1) for number in range(3)]
     bench.engine.submit(long)

@@ -73,7 +73,7 @@ def test_damage_is_computed_again(on_disk, make_bench, make_request, tmp_path: P
 def test_files_that_are_no_blocks_are_a_miss_and_the_live_cache_goes_on(
     on_disk, make_bench, make_request, tmp_path: Path, harm: str
 ) -> None:
-    """While the engine runs, every file is harmed: what memory has is still a hit, the rest is computed."""
+    """While the engine runs, every file is harmed: what memory has is still a hit, the rest is computed (BAT-15)."""
     bench, expected = on_disk(), alone(make_bench, make_request)
     ask(bench, make_request)
     while bench.engine._spill._tier._pending:

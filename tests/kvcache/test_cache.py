@@ -50,7 +50,7 @@ def test_scopes_do_not_run_into_each_other(scope: tuple[str, ...]) -> None:
 
 
 def test_two_adapters_of_one_name_share_nothing() -> None:
-    """An adapter is told by its content, not its name: prompts that are alike have no block in common."""
+    """An adapter is told by its content, not its name: prompts that are alike have no block in common (BAT-05)."""
     cache, tokens = KVCache(4, (16,), prefix_cache=True), np.arange(16, dtype=np.int32)
     keys = {}
     for adapter in ("helper sha256:aa", "helper sha256:bb"):

@@ -52,7 +52,7 @@ def test_shards_are_the_model_that_the_file_is(gguf: Path, tmp_path: Path) -> No
 
 
 def test_an_answer_ends_at_what_any_of_the_files_calls_an_end(gguf: Path, tmp_path: Path) -> None:
-    """The generation config lists one end, the tokenizer's end of turn is another, the config has a third."""
+    """The generation config lists one end, the tokenizer's end of turn is another, the config has a third (LIM-06)."""
     third = 65
     files = {
         "generation_config.json": {"eos_token_id": [END_OF_TEXT]},
@@ -69,7 +69,7 @@ def test_an_answer_ends_at_what_any_of_the_files_calls_an_end(gguf: Path, tmp_pa
 
 @pytest.mark.parametrize("ends", [None, "<|endoftext|>", ["<|endoftext|>", "<end_of_turn>"]])
 def test_an_answer_of_gemmas_ends_with_its_turn(gguf: Path, tmp_path: Path, ends: str | list[str] | None) -> None:
-    """The end of a turn ends a greeting's answer, whether the files call it an end, name another, or none."""
+    """The end of a turn ends a greeting's answer, whether the files call it an end, name another, or none (LIM-05)."""
     ids = {"<|endoftext|>": END_OF_TEXT, "<end_of_turn>": END_OF_TURN}
     named = [ids[name] for name in ends] if isinstance(ends, list) else ids.get(ends or "")
     files = {

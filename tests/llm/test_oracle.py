@@ -45,6 +45,7 @@ def test_greedy_answers_are_the_oracles(smollm2: LLM) -> None:
 
 @pytest.mark.parametrize("greeting", ["Hello!", "Good morning. Who are you?"])
 def test_a_greeting_is_answered_and_ended_by_the_model(smollm2: LLM, greeting: str) -> None:
+    """Case LIM-05."""
     done = smollm2.chat([{"role": "user", "content": greeting}], temperature=0, max_tokens=200)
     assert done.text and "<|im_end|>" not in done.text
     assert done.finish_reason == "stop"

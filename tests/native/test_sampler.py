@@ -132,6 +132,7 @@ def test_the_smallest_temperatures_choose_among_equal_tokens_only(temperature: f
 
 @pytest.mark.parametrize("temperature", [1e6, 1e38, 1e300])
 def test_the_largest_temperatures_are_uniform_over_possible_tokens(temperature: float) -> None:
+    """Case ODD-07."""
     row = RANDOM[:1].copy()
     row[0, ::10] = -np.inf
     expected = np.where(np.isfinite(row[0]), 1 / 900, 0)

@@ -25,6 +25,7 @@ def executor() -> NativeExecutor:
 
 
 def test_repetition_penalty_lowers_negative_logits_too() -> None:
+    """Case ODD-08."""
     row = np.array([[-1.0, -1.2, -9, 2.0, 1.6]], np.float32)
     executor = executor_of(row[:, :3])
     assert one(executor, 0, Sampling(repetition_penalty=1.5), history=np.array([0], np.int32)).token_ids[0] == 1

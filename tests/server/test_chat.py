@@ -88,6 +88,8 @@ def test_usage_so_far_is_in_every_chunk_where_it_is_asked_for(server: RunningSer
 
 
 def test_choices_of_one_seed_differ_and_repeat(server: RunningServer) -> None:
+    """Case SEED-02."""
+
     def texts(**more: Any) -> list[str]:
         body = server.post("/v1/chat/completions", messages=MESSAGES, n=4, **{**DRAW, **more}).json()
         assert [choice["index"] for choice in body["choices"]] == [0, 1, 2, 3]
@@ -103,6 +105,7 @@ def test_choices_of_one_seed_differ_and_repeat(server: RunningServer) -> None:
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
 @pytest.mark.parametrize("count", [0, 1, 2, 3])
 def test_as_many_tokens_as_asked_for(server: RunningServer, name: str, count: int) -> None:
+    """Case LIM-01."""
     body = server.chat(temperature=0, ignore_eos=True, **{name: count}).json()
     assert body["usage"]["completion_tokens"] == count
     assert body["choices"][0]["finish_reason"] == "length"

@@ -49,7 +49,7 @@ def test_sixteen_tokens_where_nothing_is_said_streamed_or_whole(server: RunningS
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
 def test_defaults_are_those_of_a_stream_too(server: RunningServer, path: str) -> None:
-    """With no more than a seed, of which the draw is then the model's own."""
+    """With no more than a seed, of which the draw is then the model's own (STP-07)."""
     asked: dict[str, Any] = {"seed": 5, "cache_salt": path}
     asked |= (
         {"prompt": "the rain"} if path == "/v1/completions" else {"messages": [{"role": "user", "content": "the rain"}]}
@@ -66,6 +66,7 @@ def test_defaults_are_those_of_a_stream_too(server: RunningServer, path: str) ->
 @pytest.mark.parametrize("prompt", ["the rain", "naïve 🙂 stone"])
 @pytest.mark.parametrize("as_ids", [False, True])
 def test_an_echo_is_the_prompt_and_its_scores(server: RunningServer, tiny: LLM, prompt: str, as_ids: bool) -> None:
+    """Cases LGP-04 and LGP-06."""
     ids = tiny.tokenizer.encode(prompt)
     body = server.complete(ids if as_ids else prompt, **{**GREEDY, "max_tokens": 3}, echo=True, logprobs=2)
     (choice,) = body["choices"]
@@ -85,6 +86,7 @@ def test_an_echo_is_the_prompt_and_its_scores(server: RunningServer, tiny: LLM, 
 
 
 def test_an_echo_without_new_tokens(server: RunningServer, tiny: LLM) -> None:
+    """Case LIM-02."""
     body = server.complete("the rain", max_tokens=0, echo=True)
     assert (body["choices"][0]["text"], body["usage"]["completion_tokens"]) == ("the rain", 0)
     assert body["choices"][0]["finish_reason"] == "length" and body["choices"][0]["logprobs"] is None
@@ -104,6 +106,7 @@ def test_a_streamed_echo_is_the_whole_one(server: RunningServer) -> None:
 
 
 def test_a_bias_is_applied(server: RunningServer, tiny: LLM) -> None:
+    """Case ODD-11."""
     (token,) = tiny.tokenizer.encode("z")
     text = server.complete("the rain", **{**GREEDY, "logit_bias": {str(token): 100}})["choices"][0]["text"]
     assert text == "z" * 12
@@ -130,6 +133,7 @@ def test_a_bias_is_applied(server: RunningServer, tiny: LLM) -> None:
     ],
 )
 def test_what_cannot_be_is_named(server: RunningServer, body: dict[str, Any], named: str) -> None:
+    """Case ODD-01."""
     response = server.post("/v1/completions", **{"prompt": "x", **body})
     assert response.status_code == 400
     assert named in response.json()["error"]["message"]

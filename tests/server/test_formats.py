@@ -27,6 +27,7 @@ def schema_format(schema: Any) -> dict[str, Any]:
 
 
 def test_a_schema_is_kept_by_a_model_of_random_weights(server: RunningServer) -> None:
+    """Case JSN-03."""
     choices = server.chat(response_format=schema_format(PERSON), n=3, **DRAW).json()["choices"]
     for choice in choices:
         found = json.loads(choice["message"]["content"])
@@ -46,6 +47,7 @@ def test_a_stream_and_a_batch_say_the_same(server: RunningServer) -> None:
 
 
 def test_an_object_that_is_cut_off_says_so(server: RunningServer) -> None:
+    """Case JSN-12."""
     body = server.chat(response_format={"type": "json_object"}, temperature=1.0, seed=1, max_tokens=3).json()
     choice = body["choices"][0]
     assert choice["finish_reason"] == "length"
@@ -91,6 +93,7 @@ def test_a_pattern_a_grammar_and_a_choice(server: RunningServer) -> None:
     ],
 )
 def test_what_cannot_be_kept_is_refused_by_name(server: RunningServer, fields: dict[str, Any], named: str) -> None:
+    """Case JSN-03."""
     for response in (server.chat(max_tokens=2, **fields), server.post("/v1/completions", prompt="a", **fields)):
         assert response.status_code == 400
         assert named in response.json()["error"]["message"]

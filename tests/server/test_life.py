@@ -72,6 +72,7 @@ def steps(server: RunningServer) -> int:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_leaves_the_queue_is_never_started(held: RunningServer, stream: bool) -> None:
+    """Case SRV-03."""
     before = steps(held)
     with held.llm.running.loop.paused():
         client = RawClient(held, prompt="the rain", stream=stream, **LONG)
@@ -106,6 +107,7 @@ def stopping_when(server: RunningServer, condition: Callable[[], bool]) -> Itera
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_leaves_is_worked_for_no_more(held: RunningServer, stream: bool) -> None:
+    """Case SRV-01."""
     with stopping_when(held, lambda: held.engine.num_running == 1) as stopped:
         client = RawClient(held, prompt="the rain", stream=stream, **LONG)
         assert stopped.wait(60)

@@ -18,6 +18,7 @@ from twostroke.server.config import ServerConfig
 
 
 def test_no_more_may_wait_than_the_bound(tiny: LLM) -> None:
+    """Case SRV-05."""
     with running(tiny, max_queued=2) as server:
         with tiny.running.loop.paused():
             clients = [RawClient(server, prompt="the rain", max_tokens=2) for _ in range(2)]
@@ -32,6 +33,7 @@ def test_no_more_may_wait_than_the_bound(tiny: LLM) -> None:
 
 
 def test_no_more_prompt_tokens_may_wait_than_the_bound(tiny: LLM) -> None:
+    """Case SRV-05."""
     with running(tiny, max_queued_tokens=50) as server:
         with tiny.running.loop.paused():
             client = RawClient(server, prompt=[5] * 30, max_tokens=2)
@@ -94,6 +96,7 @@ def test_bounds_of_fields(server: RunningServer, body: dict[str, Any]) -> None:
 
 
 def test_keys_are_needed_where_there_are_some(tiny: LLM) -> None:
+    """Case SRV-12."""
     with running(tiny, Keys(["one", "two"])) as server:
 
         def status(path: str, **headers: str) -> int:
@@ -114,6 +117,7 @@ def test_keys_are_needed_where_there_are_some(tiny: LLM) -> None:
 
 @pytest.mark.parametrize(("choice", "without", "with_key"), [("open", 200, 200), ("key", 401, 200), ("off", 404, 404)])
 def test_who_reads_the_metrics(tiny: LLM, choice: str, without: int, with_key: int) -> None:
+    """Case SRV-12."""
     with running(tiny, Keys(["one"]), metrics=choice) as server:
         assert server.client.get("/metrics").status_code == without
         assert server.client.get("/metrics", headers={"authorization": "Bearer one"}).status_code == with_key
@@ -162,7 +166,7 @@ def test_options_have_ranges(options: dict[str, Any]) -> None:
 
 
 def test_an_overload_is_refused_and_the_rest_answered(tiny: LLM) -> None:
-    """Many more at once than may wait: each is either answered in full or told to come again."""
+    """Many more at once than may wait: each is either answered in full or told to come again (SRV-05)."""
     with running(tiny, max_queued=4) as server:
         statuses: list[int] = []
 

@@ -59,6 +59,7 @@ def body(**fields: Any) -> bytes:
     ],
 )
 def test_a_body_that_is_wrong_is_a_400(server: RunningServer, data: bytes) -> None:
+    """Cases ODD-04 and UTF-03."""
     response = server.client.post(CHAT, content=data, headers={"content-type": "application/json"})
     assert response.status_code == 400, response.text
     error = response.json()["error"]
@@ -81,6 +82,7 @@ def test_a_body_that_is_wrong_is_a_400(server: RunningServer, data: bytes) -> No
     ],
 )
 def test_what_is_not_done_is_named(server: RunningServer, fields: dict[str, Any], named: str) -> None:
+    """Cases ODD-11 and BAT-05."""
     response = server.client.post(CHAT, content=body(**fields))
     assert response.status_code == 400
     assert response.json()["error"]["param"] == named and named in response.json()["error"]["message"]
@@ -102,6 +104,7 @@ def test_leniency_leaves_out_unknown_fields_and_nothing_else(tiny: LLM) -> None:
 
 
 def test_a_prompt_that_is_too_long_is_never_cut(server: RunningServer) -> None:
+    """Cases CTX-01, CTX-03 and CTX-10."""
     for path, fields in (
         (CHAT, {"messages": [{"role": "user", "content": "q" * 3000}]}),
         ("/v1/completions", {"prompt": [5] * 3000}),
@@ -116,6 +119,7 @@ def test_a_prompt_that_is_too_long_is_never_cut(server: RunningServer) -> None:
 
 
 def test_a_context_that_fills_up_ends_with_length(server: RunningServer) -> None:
+    """Case CTX-05."""
     done = server.complete([5] * 2000, max_tokens=48, ignore_eos=True, temperature=0)
     assert done["usage"]["total_tokens"] == 2048
     chat = server.chat("q " * 900, ignore_eos=True, temperature=0).json()
@@ -169,6 +173,7 @@ def test_odd_headers_are_refused_or_harmless(server: RunningServer, data: bytes)
 
 @pytest.mark.parametrize("messages", [[""], ["", "x", ""], ["\n \t"]])
 def test_messages_without_content_are_answered(server: RunningServer, messages: list[str]) -> None:
+    """Case ODD-03."""
     roles = ("user", "assistant", "user")
     chat = [{"role": role, "content": text} for role, text in zip(roles, messages, strict=False)]
     done = server.post(CHAT, messages=chat, max_tokens=3, ignore_eos=True)

@@ -102,7 +102,7 @@ def test_the_document_has_every_endpoint_and_model(server: RunningServer) -> Non
 
 
 def test_models_say_what_one_request_may_have_and_what_all_share(server: RunningServer, tiny: LLM) -> None:
-    """The pool is no multiple of the context: the two are named apart, and the smaller bounds a request."""
+    """The pool is no multiple of the context: the two are named apart, and the smaller bounds a request (CTX-08)."""
     for model in server.client.get("/v1/models").json()["data"]:
         assert model["max_model_len"] == tiny.context
         cache = tiny.running.engine.cache
@@ -115,7 +115,7 @@ def test_models_say_what_one_request_may_have_and_what_all_share(server: Running
 
 
 def test_many_at_once_are_as_each_alone(server: RunningServer) -> None:
-    """Sixteen prompts of different lengths, greedy and drawn, twice the requests that run together."""
+    """Sixteen prompts of different lengths, greedy and drawn, twice as many as run together (SEED-07 and BAT-01)."""
 
     def ask(number: int) -> Any:
         options = {"temperature": 0} if number % 2 else {"temperature": 1, "seed": number}
@@ -129,7 +129,7 @@ def test_many_at_once_are_as_each_alone(server: RunningServer) -> None:
 
 
 def test_a_seed_is_kept_among_neighbours_that_have_none(server: RunningServer) -> None:
-    """On every run, whatever it is batched with; those without a seed differ from each other."""
+    """On every run, whatever it is batched with; those without a seed differ from each other (SEED-01)."""
 
     def ask(seed: int | None) -> str:
         drawn = server.complete("the rain", temperature=1, top_p=1, max_tokens=30, ignore_eos=True, seed=seed)
@@ -144,7 +144,7 @@ def test_a_seed_is_kept_among_neighbours_that_have_none(server: RunningServer) -
 
 @pytest.mark.parametrize("draw", [{"temperature": 0}, {"temperature": 1, "top_p": 1, "seed": 4}])
 def test_a_prompt_that_was_seen_is_not_computed_again(server: RunningServer, draw: dict[str, Any]) -> None:
-    """And its answer is the same, drawn or not."""
+    """And its answer is the same, drawn or not (SEED-05 and BAT-07)."""
     options: dict[str, Any] = {"max_tokens": 10, **draw, "cache_salt": f"one{draw}"}
     prompt = list(range(5, 205))
     first, second = server.complete(prompt, **options), server.complete(prompt, **options)

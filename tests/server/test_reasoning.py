@@ -28,6 +28,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 
 def test_reasoning_that_never_ends_is_all_reasoning(server: RunningServer) -> None:
+    """Cases TOL-07 and TOL-10."""
     whole = server.chat(**DRAW).json()
     message = whole["choices"][0]["message"]
     assert message["content"] == "" and message["reasoning_content"]

@@ -57,7 +57,7 @@ def test_five_hundred_clients_that_leave(tiny_path: Path) -> None:
 
 @pytest.mark.large
 def test_memory_is_flat(server: RunningServer) -> None:
-    """The same requests 300 times, after as many to fill caches: no more than a few hundred bytes of each stay."""
+    """The same requests 300 times, after as many to fill caches: a few hundred bytes of each stay at most (SRV-08)."""
 
     def rounds(count: int) -> None:
         for number in range(count):

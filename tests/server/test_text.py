@@ -23,7 +23,7 @@ def forced(tiny: LLM, text: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_bytes_that_are_no_text_are_valid_json(server: RunningServer, tiny: LLM, seed: int) -> None:
-    """A random model draws bytes: what is streamed is what is given whole, and both are Unicode."""
+    """A random model draws bytes: what is streamed is what is given whole, and both are Unicode (UTF-03)."""
     body = {"prompt": [200, 150, 250], "temperature": 1e6, "top_p": 1, "seed": seed, "max_tokens": 80}
     whole = server.complete(body.pop("prompt"), **body)["choices"][0]
     pieces = streamed(server, prompt=[200, 150, 250], **body)
@@ -34,6 +34,7 @@ def test_bytes_that_are_no_text_are_valid_json(server: RunningServer, tiny: LLM,
 
 @pytest.mark.parametrize("text", ["🙂é漢", "漢"])
 def test_a_character_of_several_tokens_comes_whole(server: RunningServer, tiny: LLM, text: str) -> None:
+    """Case UTF-01."""
     options = {**forced(tiny, text), "temperature": 1, "top_p": 1, "seed": 1}
     whole = server.complete("x", **options)["choices"][0]["text"]
     pieces = [piece["text"] for piece in streamed(server, prompt="x", **options)]
@@ -41,9 +42,22 @@ def test_a_character_of_several_tokens_comes_whole(server: RunningServer, tiny: 
     assert len(tiny.tokenizer.encode(text[0])) > 1
 
 
+@pytest.mark.parametrize("text", ["🙂", "漢字é", "a🙂漢b"])
+def test_characters_of_several_tokens_are_streamed_without_loss(server: RunningServer, tiny: LLM, text: str) -> None:
+    """Each where its last token is, with nothing in place of its first ones (UTF-01)."""
+    asked = {"regex": text, "temperature": 1, "seed": 1, "max_tokens": 40}
+    assert server.complete(**asked)["choices"][0]["text"] == text
+    pieces = [piece["text"] for piece in streamed(server, prompt="the rain", **asked)]
+    assert "".join(pieces) == text
+    chat = server.stream("/v1/chat/completions", messages=[{"role": "user", "content": "x"}], **asked)
+    assert "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chat) == text
+    assert len(tiny.tokenizer.encode(text)) > len(text)
+
+
 @pytest.mark.parametrize("width", [1, 3, 9])
 @pytest.mark.parametrize("start", [0, 5, 11])
 def test_nothing_of_a_stop_text_is_sent(server: RunningServer, width: int, start: int) -> None:
+    """Cases STP-01 and STP-02."""
     text = server.complete(**GREEDY)["choices"][0]["text"]
     stop = text[start : start + width]
     kept = text[: text.index(stop)]
@@ -56,7 +70,7 @@ def test_nothing_of_a_stop_text_is_sent(server: RunningServer, width: int, start
 
 @pytest.mark.parametrize("width", [1, 9])
 def test_a_stop_text_is_kept_where_that_is_asked_for(server: RunningServer, tiny: LLM, width: int) -> None:
-    """Of a prompt of token ids too, with log-probabilities or without: the answer still ends at it."""
+    """Of a prompt of token ids too, with log-probabilities or without: the answer still ends at it (STP-06)."""
     prompt = tiny.tokenizer.encode("the rain")
     plain = server.complete(prompt, logprobs=0, **GREEDY)["choices"][0]
     stop = plain["text"][5 : 5 + width]
@@ -83,6 +97,7 @@ def test_a_chat_keeps_a_stop_text_too(server: RunningServer) -> None:
 
 
 def test_what_only_began_like_a_stop_text_is_released(server: RunningServer) -> None:
+    """Case STP-01."""
     text = server.complete(**GREEDY)["choices"][0]["text"]
     stops = [text[index : index + 4] + "\u2603" for index in range(0, 30, 3)]
     assert server.complete(stop=stops, **GREEDY)["choices"][0]["text"] == text
@@ -108,6 +123,7 @@ def test_tokens_of_a_stop_text_have_no_logprobs(server: RunningServer) -> None:
 
 
 def test_a_chats_logprobs(server: RunningServer) -> None:
+    """Case LGP-01."""
     bare = server.chat(logprobs=True, **GREEDY).json()["choices"][0]
     entries = bare["logprobs"]["content"]
     assert len(entries) == 40 and all(entry["top_logprobs"] == [] for entry in entries)
@@ -138,6 +154,7 @@ def test_control_tokens_have_names_in_logprobs_only(server: RunningServer, tiny:
 
 @pytest.mark.parametrize("temperature", [0, 1e6])
 def test_penalties_and_extremes(server: RunningServer, temperature: float) -> None:
+    """Case ODD-07."""
     options = {"temperature": temperature, "top_p": 1, "max_tokens": 40, "ignore_eos": True, "seed": 1}
     plain = server.complete(**options)["choices"][0]["text"]
     penalised = server.complete(**options, repetition_penalty=1.5, logprobs=0)["choices"][0]

@@ -52,6 +52,7 @@ def test_the_function_that_is_named_is_called(server: RunningServer) -> None:
 def test_a_stream_names_each_call_once_and_says_the_same(
     server: RunningServer, tiny: LLM, seed: int, count: int
 ) -> None:
+    """Cases TOL-01 and TOL-03."""
     (end,) = tiny.tokenizer.encode("<|im_end|>", parse_special=True)
     asked = {"messages": MESSAGES, "tools": [WEATHER, CLOCK], "tool_choice": "required", **DRAW, "seed": seed}
     asked["logit_bias"] = {str(end): -100}  # rather another call than the end
@@ -75,6 +76,7 @@ def test_a_stream_names_each_call_once_and_says_the_same(
 
 
 def test_arguments_that_are_cut_off_are_not_whole(server: RunningServer) -> None:
+    """Case TOL-05."""
     cut: list[str] = []
     for max_tokens in range(20, 60, 5):
         asked = {**DRAW, "max_tokens": max_tokens}

@@ -28,6 +28,7 @@ def is_whole(schema: object, text: str) -> bool:
 
 
 def test_an_enum_behind_a_reference_is_enforced() -> None:
+    """Case JSN-01."""
     schema = {
         "type": "object",
         "properties": {"colour": {"$ref": "#/$defs/colour"}},
@@ -60,6 +61,7 @@ def test_references_to_several_definitions_and_to_oneself() -> None:
 
 
 def test_blanks_between_tokens_are_bounded_and_none_follow_the_last_brace() -> None:
+    """Case JSN-05."""
     for blanks in ("  ", "\n\n", "\n" + " " * 25, "\t", " \n"):
         assert accepted(constraint({}), TOKENIZER, f'{{"a":{blanks}1') != f'{{"a":{blanks}1'
     for schema in ({"type": "object"}, {"type": "array", "items": {"type": "integer"}, "minItems": 1}):
@@ -73,6 +75,7 @@ def test_blanks_between_tokens_are_bounded_and_none_follow_the_last_brace() -> N
 
 
 def test_a_string_that_is_closed_can_only_be_followed_by_more_json() -> None:
+    """Case JSN-12."""
     state = constraint({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]})
     assert accepted(state, TOKENIZER, '{"a": "x" ') == '{"a": "x" '
     mask = np.zeros((TOKENIZER.vocab_size + 31) // 32, np.uint32)
@@ -83,6 +86,7 @@ def test_a_string_that_is_closed_can_only_be_followed_by_more_json() -> None:
 
 @pytest.mark.parametrize("most", [100, 1000])
 def test_arrays_with_large_bounds_cost_little(most: int) -> None:
+    """Case JSN-07."""
     started = process_time()
     state = constraint({"type": "array", "items": {"type": "number"}, "minItems": 10, "maxItems": most})
     compiled = process_time() - started

@@ -42,6 +42,7 @@ metric_list: [{metric: acc}]
 @pytest.mark.large
 @pytest.mark.skipif(MISSING, reason="lm-eval and transformers are not installed")
 def test_the_scores_are_those_of_the_python_api(tmp_path: Path) -> None:
+    """Case LGP-04."""
     model = write_tiny_directory(tmp_path / "model", write_tiny_gguf(tmp_path / "tiny.gguf", "qwen2", seed=3))
     (tmp_path / "questions.jsonl").write_text("".join(json.dumps(question) + "\n" for question in QUESTIONS))
     (tmp_path / "ours.yaml").write_text(TASK.replace("DATA", str(tmp_path / "questions.jsonl")))

@@ -44,6 +44,7 @@ def client(server: RunningServer) -> Any:
 
 
 def test_an_answer_parsed_into_a_type(client: Any) -> None:
+    """Case JSN-10."""
     done = client.chat.completions.parse(messages=MESSAGES, response_format=Report, seed=1, max_tokens=600, **DRAW)
     report = done.choices[0].message.parsed
     assert isinstance(report, Report) and 1 <= len(report.days) <= 2
