@@ -10,6 +10,7 @@ from twostroke.models.hf_families import HF_FAMILIES
 from twostroke.models.registry import FAMILIES, HF_ARCHITECTURES, build_program
 from twostroke.program.ops import Linear
 
+DECODERS = sorted(set(FAMILIES) - {"bert"})
 CONFIG = ModelConfig(
     architecture="llama",
     name="tiny",
@@ -49,7 +50,7 @@ def test_architectures_of_directories_alone_are_those_with_a_record() -> None:
     assert {family.architecture for family in HF_FAMILIES.values()} == HF_ARCHITECTURES
 
 
-@pytest.mark.parametrize("architecture", FAMILIES)
+@pytest.mark.parametrize("architecture", DECODERS)
 def test_a_tied_head_is_the_table(architecture: str) -> None:
     config = replace(CONFIG, architecture=architecture)
     for tied, name in ((False, "output.weight"), (True, "token_embd.weight")):
@@ -58,7 +59,7 @@ def test_a_tied_head_is_the_table(architecture: str) -> None:
         assert head.matrices[0].name == name
 
 
-@pytest.mark.parametrize("architecture", FAMILIES)
+@pytest.mark.parametrize("architecture", DECODERS)
 def test_outputs(architecture: str) -> None:
     config = replace(CONFIG, architecture=architecture)
     both = build_program(config, ("hidden", "logits"))

@@ -8,7 +8,7 @@ from typing import Any
 
 Facts = Mapping[str, Any]
 
-_PLAIN_FFN = ("phi", "gpt2", "gpt_neox")
+_PLAIN_FFN = ("phi", "gpt2", "gpt_neox", "xlm-roberta")
 _MLA = ("deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite")
 _HYBRID = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
 _GPT2 = {"n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads"}
@@ -19,7 +19,9 @@ def count(config: Facts) -> tuple[int, int]:
     facts = {_GPT2.get(key, key): value for key, value in config.items()}
     kind, dim = facts["model_type"], facts["hidden_size"]
     tables = facts["vocab_size"] * dim * (1 if facts.get("tie_word_embeddings", kind == "gpt2") else 2)
-    total = active = tables + facts.get("n_positions", 0) * dim
+    total = active = (
+        tables + facts.get("n_positions", facts["max_position_embeddings"] if kind == "xlm-roberta" else 0) * dim
+    )
     for layer in range(facts["num_hidden_layers"]):
         mixing = _mixing(facts, kind, layer)
         every, used = _feed_forward(facts, kind, layer)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from twostroke.errors import ConfigError, ContextLengthError, UnsupportedModelError
+from twostroke.errors import ConfigError, ContextLengthError
 from twostroke.roofline.efficiency import WeightMix, find_efficiency, load_classes
 from twostroke.roofline.hardware_catalogue import load_hardware
 from twostroke.roofline.memory_sum import token_bytes
@@ -23,20 +23,17 @@ def plan(model: str, hardware: str, weights: str | None = None, **scenario: obje
 
 
 def runnable() -> list[PlannedModel]:
-    found = []
-    for model in load_models().values():
-        try:
-            found.append(of_catalogue(model))
-        except UnsupportedModelError:
-            continue
-    return found
+    return [of_catalogue(model) for model in load_models().values() if not model.config().is_encoder]
 
 
 def test_qwen3_4b_in_bf16_moves_237_gigabytes_a_second_at_the_speed_that_was_published() -> None:
-    found = plan("qwen3-4b", "dgx spark", prompt=18, answer=128)
-    read = found.decode.work.read_bytes
-    assert found.decode.work.weight_bytes == pytest.approx(8.05 * GB, rel=1e-3)
-    assert 236 < read * 29.5 / GB < 238.5
+    """236 to 237 GB/s were published for 29.5 tok/s: exact are the bytes, of all weights, the norms in 32 bits, and
+    one row of the embedding; keys and values of these 82 tokens make 0.4 GB/s more, and both are 237 in whole GB/s."""
+    work = plan("qwen3-4b", "dgx spark", prompt=18, answer=128).decode.work
+    assert work.weight_bytes == 2 * (4_022_468_096 + 196_096 + 2560)
+    assert work.kv_bytes == 147_456 * 84  # 83 read and one written
+    assert round(work.weight_bytes * 29.5 / GB, 1) == 237.3
+    assert int(work.read_bytes * 29.5 / GB) == 237
 
 
 def test_no_share_of_a_roof_is_above_1() -> None:

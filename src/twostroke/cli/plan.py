@@ -136,7 +136,8 @@ def _plans(question: Question) -> Iterator["Plan"]:
     targets = [_target(name, question.machine) for name in question.hardware]
     models = [find_planned(question.model, weights) for weights in question.weights]
     for target, model, context, batch in product(targets, models, question.contexts, question.batches):
-        yield make_plan(model, target, _scenario(question, context, batch, _offload(question, target)))
+        scenario = _scenario(question, context, batch, _offload(question, target), answers=not model.is_encoder)
+        yield make_plan(model, target, scenario)
 
 
 def _target(name: str, machine: dict[str, Any]) -> "Target":
@@ -156,14 +157,18 @@ def _offload(question: Question, target: "Target") -> "Offload | None":
     return None if tier is None else offload_to(tier, target, hits)
 
 
-def _scenario(question: Question, context: int | None, batch: int, offload: "Offload | None" = None) -> "Scenario":
+def _scenario(
+    question: Question, context: int | None, batch: int, offload: "Offload | None" = None, *, answers: bool = True
+) -> "Scenario":
     from twostroke.roofline.planner import Scenario
 
     fixed = {**question.fixed, "offload": offload}
     prompt, answer = fixed.pop("prompt"), fixed.pop("answer")
+    if not answers:
+        answer = 0
     if context is not None:
         if prompt is None:
-            prompt = context - min(answer, max(1, context // 2))
+            prompt = context - min(answer, max(1, context // 2)) if answers else context
         answer = context - prompt
     return Scenario(prompt=512 if prompt is None else prompt, answer=answer, batch=batch, **fixed)
 

@@ -1,7 +1,8 @@
 """`plan --check`: the plan's own scenario run here, predicted beside measured. Owns the comparison.
 
 It is run as `bench` runs it. Where neighbours share a machine's memory, that may be half as fast as when it was probed;
-so it is probed right before, and the plan is also made with the rate at which the weights were read between the runs.
+so it is probed right before and right after, and the plan is also made with the rate at which the weights were read
+between the runs.
 """
 
 import json
@@ -40,9 +41,12 @@ def check_plan(plan: Plan, as_json: bool) -> None:
     """Run it and print the comparison. Raises ConfigError for a plan of other hardware."""
     if not plan.target.is_here:
         raise ConfigError("--check runs here: it needs --hardware this")
-    _probe_apart(plan.target.spec.num_threads or 1)
+    threads = plan.target.spec.num_threads or 1
+    _probe_apart(threads)
     plan = again(plan, target=this_machine())
     measured = _measure(plan)
+    _probe_apart(threads)
+    after = _probed(again(plan, target=this_machine()))
     spec = replace(plan.target.spec, read_bandwidth=_at_rate(plan, measured.byte_s))
     then = make_plan(plan.model, replace(plan.target, spec=spec), plan.scenario)
     size = (plan.memory.total_bytes, plan.memory.total_bytes, float(measured.rss_bytes))
@@ -56,7 +60,7 @@ def check_plan(plan: Plan, as_json: bool) -> None:
             name: {"predicted": was, "predicted_then": so, "measured": now, "ratio": was / now, "ratio_then": so / now}
             for name, (was, so, now) in rows.items()
         }
-        rates = {"probed": _probed(plan), "then": measured.byte_s}
+        rates = {"probed": _probed(plan), "then": measured.byte_s, "after": after}
         click.echo(json.dumps({"model": plan.model.name, "check": fields, "read_byte_s": rates}))
         return
     then_text = f"at {measured.byte_s / 1e9:.0f} GB/s"
@@ -67,8 +71,8 @@ def check_plan(plan: Plan, as_json: bool) -> None:
     for line in table(lines):
         click.echo(line)
     click.echo(f"predicted ranges: prefill {_range(plan.prefill)}, a token {_range(plan.decode)}")
-    before, during = _probed(plan) / 1e9, measured.byte_s / 1e9
-    click.echo(f"memory was read at {during:.0f} GB/s meanwhile; the probe right before found {before:.0f}")
+    before, during, later = (rate / 1e9 for rate in (_probed(plan), measured.byte_s, after))
+    click.echo(f"memory was read at {before:.0f} GB/s right before, {during:.0f} meanwhile, {later:.0f} right after")
 
 
 def _probe_apart(num_threads: int) -> None:

@@ -19,8 +19,10 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     scenario = plan.scenario
     requests = f"{scenario.batch} requests" if scenario.batch > 1 else "1 request"
     yield f"{plan.model.name}, {weights_text(plan)}, on {plan.target.name} with {engine_text(plan)}"
-    tokens = f"{scenario.prompt:,} tokens and an answer of {scenario.answer:,}"
-    yield f"predicted for {requests} of {tokens}, KV in {scenario.kv}"
+    tokens = f"{scenario.prompt:,} tokens"
+    if not plan.model.is_encoder:
+        tokens += f" and an answer of {scenario.answer:,}, KV in {scenario.kv}"
+    yield f"predicted for {requests} of {tokens}"
     yield ""
     yield from _memory_lines(plan)
     yield ""
@@ -55,7 +57,8 @@ def _memory_lines(plan: Plan) -> Iterator[str]:
     rows = [(memory.weight_bytes, f"weights: {by_bits}")]
     if memory.host_bytes:
         rows.append((-memory.host_bytes, "of them the embedding, kept in the host's memory"))
-    rows.append((memory.kv_bytes, f"KV cache: {_cache_text(plan)}"))
+    if not plan.model.is_encoder:
+        rows.append((memory.kv_bytes, f"KV cache: {_cache_text(plan)}"))
     if memory.state_bytes:
         rows.append((memory.state_bytes, "recurrent state"))
     rows += [(memory.activation_bytes, "activations and scratch"), (memory.overhead_bytes, "the engine itself")]
@@ -69,6 +72,8 @@ def _ranges_text(plan: Plan) -> str:
     """What the times' ranges are of, phases that differ apart; and of memory, where its speed changed."""
     batch, found = plan.scenario.batch, plan.efficiency
     prefill, decode = (found.band_source(phase, batch) for phase in PHASES[:2])
+    if plan.model.is_encoder:
+        decode = prefill
     text = decode if prefill == decode or plan.prefill is None else f"of prefill {prefill}; of decode {decode}"
     slow, fast = plan.target.spec.memory_span
     return text if slow == fast else f"{text}; and memory as slow and as fast as it was read in 30 days"
@@ -98,7 +103,7 @@ def _verdict(plan: Plan) -> str:
 
 
 def _phase_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
-    scenario, decode = plan.scenario, plan.decode
+    scenario, decode = plan.scenario, plan.generated
     yield "", "", "time", "80% of runs", "tokens/s", "bound", "FLOP/byte"
     if plan.prefill is None:
         yield "prefill", "", "?", "", "", "", ""
@@ -106,6 +111,8 @@ def _phase_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
         new = scenario.batch * (scenario.prompt - scenario.cached)
         rate = f"{new / plan.prefill.total:,.0f}"
         yield "prefill", f"{new:,} tokens", *_times(plan.prefill, 1.0), rate, *_bound(plan, plan.prefill)
+    if decode is None:
+        return
     rate = f"{plan.tok_s:,.1f}" if scenario.batch == 1 else f"{plan.tok_s:,.1f} each, {plan.total_tok_s:,.0f} in all"
     yield "decode", "a token", *_times(decode, scenario.tokens_a_step), rate, *_bound(plan, decode)
     if plan.prefill is not None:
@@ -149,13 +156,18 @@ def sweep_lines(plans: Sequence[Plan]) -> Iterator[str]:
                 bytes_text(plan.memory.total_bytes),
                 fits,
                 ttft,
-                time_text(plan.tpot_s),
-                f"{plan.tok_s:,.1f}",
-                f"{plan.total_tok_s:,.0f}",
-                plan.decode.seconds.bound,
+                *_decode_cells(plan),
             )
         )
     yield from table(rows, left=2)
+
+
+def _decode_cells(plan: Plan) -> tuple[str, str, str, str]:
+    """Nothing for an encoder."""
+    if plan.generated is None:
+        return "", "", "", "" if plan.prefill is None else plan.prefill.seconds.bound
+    bound = plan.generated.seconds.bound
+    return time_text(plan.tpot_s), f"{plan.tok_s:,.1f}", f"{plan.total_tok_s:,.0f}", bound
 
 
 def fit_lines(found: Sequence[Fitting], limit: int) -> Iterator[str]:

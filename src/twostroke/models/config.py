@@ -52,7 +52,7 @@ class FullSizes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """Sizes and constants of a decoder-only transformer; flat, whatever the source.
+    """Sizes and constants of a transformer; flat, whatever the source.
 
     `architecture` is the family's name, as `general.architecture` of a GGUF has it. `windows` gives each layer the
     number of latest tokens that it sees, None for all; empty means None for all layers. `tied_head`: logits come from
@@ -66,6 +66,9 @@ class ModelConfig:
     `num_experts` is 0 where there is no mixture; `expert_ffn_dim` and `shared_ffn_dim` are the sizes of each expert and
     of the shared one; `dense_layers` have none of them. `norm_offset` is added to every norm's weight. `*_bias` say
     which linears have biases.
+
+    `first_position` is the row of the first token in a table of positions, `num_token_types` the kinds of text that an
+    encoder tells apart.
 
     `segment` cuts the context of rotated layers (Llama 4); `position_scale` is period and strength of the scale of the
     other layers' queries. `full` is of layers without a window. `latent` is of models with latent attention,
@@ -122,6 +125,13 @@ class ModelConfig:
     recurrent: RecurrentSizes | None = None
     recurrent_layers: frozenset[int] = frozenset()
     full: FullSizes | None = None
+    first_position: int = 0
+    num_token_types: int = 0
+
+    @property
+    def is_encoder(self) -> bool:
+        """Whether rows see those after them: such a model generates nothing."""
+        return self.architecture == "bert"
 
     @property
     def q_dim(self) -> int:

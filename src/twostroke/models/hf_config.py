@@ -124,7 +124,6 @@ def config_from_hf(config: Mapping[str, Any], *, explicit_head: bool | None = No
 
 _ENCODERS = frozenset(
     (
-        "bert",
         "deberta",
         "deberta-v2",
         "distilbert",
@@ -133,8 +132,6 @@ _ENCODERS = frozenset(
         "mpnet",
         "new",
         "nomic_bert",
-        "roberta",
-        "xlm-roberta",
     )
 )
 

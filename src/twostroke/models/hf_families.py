@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 
-from twostroke.models import cohere, deepseek, gemma4, glm, gpt2, llama4, minimax, ministral, phi2, qwen_next
+from twostroke.models import bert, cohere, deepseek, gemma4, glm, gpt2, llama4, minimax, ministral, phi2, qwen_next
 from twostroke.models.config import ModelConfig
 from twostroke.models.hf_family import HFFamily
 from twostroke.models.parts import Part
 
 HF_FAMILIES: Mapping[str, HFFamily] = {
+    "bert": bert.BERT,
     "cohere": cohere.COHERE,
     "cohere2": cohere.COHERE2,
     "deepseek_v2": deepseek.V2,
@@ -23,6 +24,8 @@ HF_FAMILIES: Mapping[str, HFFamily] = {
     "minimax_m2": minimax.M2,
     "ministral3": ministral.MINISTRAL3,
     "phi": phi2.PHI2,
+    "roberta": bert.ROBERTA,
+    "xlm-roberta": bert.ROBERTA,
     "qwen3_next": qwen_next.NEXT,
     "qwen3_5_text": qwen_next.QWEN35,
     "qwen3_5_moe_text": qwen_next.QWEN35_MOE,

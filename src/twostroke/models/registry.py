@@ -32,6 +32,7 @@ FAMILIES: Mapping[str, str] = {
     "gpt-oss": "gpt_oss.build",
     "command-r": "cohere.build",
     "cohere2": "cohere.build",
+    "bert": "bert.build",
     "gpt2": "gpt2.build",
     "phi2": "phi2.build",
     "chatglm": "glm.glm",
@@ -50,6 +51,7 @@ FAMILIES: Mapping[str, str] = {
 # Of these, those that are read from Hugging Face directories only.
 HF_ARCHITECTURES = frozenset(
     {
+        "bert",
         *("command-r", "cohere2", "gpt2", "phi2", "chatglm", "glm4", "glm4moe", "llama4", "mistral3", "gemma4"),
         *("minimax-m2", "deepseek2", "deepseek3", "qwen3next", "qwen35", "qwen35moe"),
     }
@@ -68,13 +70,15 @@ def family_of(architecture: str) -> Family:
     return family
 
 
-def build_program(config: ModelConfig, outputs: Collection[str] = ("logits",)) -> Program:
+def build_program(config: ModelConfig, outputs: Collection[str] | None = None) -> Program:
     """The program of a model, not yet fused (see `program.passes.fuse`).
 
     `outputs` are among "logits" (num_outputs, vocab_size) and "hidden" (num_outputs, dim), the normed rows that logits
-    come from; naming "hidden" keeps the last norm from being fused. Raises UnsupportedModelError for an unknown
-    architecture, ValueError for an unknown output.
+    come from; None for "logits", or the "hidden" that an encoder gives. Naming "hidden" keeps the last norm from being
+    fused. Raises UnsupportedModelError for an unknown architecture, ValueError for an unknown output.
     """
+    if outputs is None:
+        outputs = ("hidden",) if config.is_encoder else ("logits",)
     unknown = set(outputs) - set(OUTPUTS)
     if unknown or not outputs:
         raise ValueError(f"outputs are among {OUTPUTS}, not {tuple(outputs)}")

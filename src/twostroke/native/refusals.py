@@ -15,6 +15,8 @@ NOT_NATIVE: Mapping[type[ops.Op], str] = {
     ops.AddPosition: "learned positions",
     ops.ScaleByPosition: "queries scaled by position",
     ops.ScaleByWeight: "layers scaled by a weight",
+    ops.EncoderAttention: "attention of an encoder",
+    ops.AddVector: "an embedding of the kind of text",
 }
 
 

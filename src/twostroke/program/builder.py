@@ -116,9 +116,18 @@ class Builder:
         names = (self._fresh(f"{prefix}.delta"), q_name, k_name, v_name, write_name, decay_name)
         return self._append(ops.GatedDelta(*names, log_decay, bias, num_key_heads, heads, state))
 
-    def add_position(self, x: Value, name: str, num_positions: int) -> Value:
+    def add_position(self, x: Value, name: str, num_positions: int, *, first: int = 0) -> Value:
         table = Weight(f"{name}.weight", (num_positions, x.dim))
-        return self._append(ops.AddPosition(self._fresh(f"{x.name}.positions"), x.name, table))
+        return self._append(ops.AddPosition(self._fresh(f"{x.name}.positions"), x.name, table, first))
+
+    def add_vector(self, x: Value, name: str, num_vectors: int) -> Value:
+        """The table's first row is added."""
+        table = Weight(f"{name}.weight", (num_vectors, x.dim))
+        return self._append(ops.AddVector(self._fresh(name), x.name, table))
+
+    def encoder_attention(self, q: Value, k: Value, v: Value, name: str, num_heads: int) -> Value:
+        scale = (q.dim // num_heads) ** -0.5
+        return self._append(ops.EncoderAttention(self._fresh(name), q.name, k.name, v.name, num_heads, scale))
 
     def scale_by_position(self, x: Value, period: int, strength: float, shift: int = 0) -> Value:
         output = self._fresh(f"{x.name}.scale_by_position")

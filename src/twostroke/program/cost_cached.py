@@ -1,4 +1,4 @@
-"""What the ops that keep something of a request cost: attention, recurrences. Owns one rule each, of coefficients.
+"""What attention, and ops that keep something of a request, cost. Owns one rule each, of coefficients.
 
 A phase's own form of an op has terms of that phase's units. The rest is with `cost_rules`.
 """
@@ -31,6 +31,14 @@ def attention(op: ops.Attention, values: Values) -> Iterator[Term]:
     if written:
         yield Term(Resource.KV_BYTES, Unit.ROW, cache.elements_per_token, "kv")
     yield Term(Resource.KV_BYTES, reads, cache.elements_per_token, "kv", scope)
+
+
+def encoder_attention(op: ops.EncoderAttention, values: Values) -> Iterator[Term]:
+    """Of n rows each sees n keys: n^2 = 2 n (n + 1) / 2 - n, the causal keys twice without a second self."""
+    q = values[op.q]
+    per_key = 4 * q.dim + _SOFTMAX * op.num_heads
+    yield Term(Resource.FLOPS, Unit.ROW_CONTEXT, 2 * per_key)
+    yield flops(q, -per_key)
 
 
 def latent_attention(op: ops.LatentAttention, values: Values) -> Iterator[Term]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from twostroke.program import ops
-from twostroke.program.cost_cached import attention, convolution, gated_delta, latent_attention
+from twostroke.program.cost_cached import attention, convolution, encoder_attention, gated_delta, latent_attention
 from twostroke.program.cost_terms import Resource, Term, Unit, flops, row_unit, whole
 from twostroke.program.values import Norm, Value
 
@@ -107,6 +107,12 @@ def _add_position(op: ops.AddPosition, values: Values) -> Iterator[Term]:
     yield flops(x, x.dim)
 
 
+def _add_vector(op: ops.AddVector, values: Values) -> Iterator[Term]:
+    x = values[op.input]
+    yield Term(Resource.WEIGHT_BYTES, Unit.STEP, x.dim, op.table.name)
+    yield flops(x, x.dim)
+
+
 def _scale_by_position(op: ops.ScaleByPosition, values: Values) -> Iterator[Term]:
     yield flops(values[op.input], values[op.input].dim + 5)
 
@@ -140,4 +146,6 @@ COST_RULES: Mapping[type[ops.Op], Rule] = {
     ops.AddPosition: _add_position,
     ops.ScaleByPosition: _scale_by_position,
     ops.ScaleByWeight: _scale_by_weight,
+    ops.EncoderAttention: encoder_attention,
+    ops.AddVector: _add_vector,
 }

@@ -22,6 +22,7 @@ from twostroke.program.elementwise import (
     SigmoidGate,
     SoftCap,
 )
+from twostroke.program.encoder import AddVector, EncoderAttention
 from twostroke.program.experts import Experts
 from twostroke.program.latent import LatentAttention
 from twostroke.program.op import Op, ProgramError, require
@@ -36,10 +37,12 @@ __all__ = [
     "Activation",
     "Add",
     "AddPosition",
+    "AddVector",
     "Attention",
     "CachedOp",
     "Convolution",
     "Embed",
+    "EncoderAttention",
     "Experts",
     "Gated",
     "GatedActivation",
@@ -282,4 +285,5 @@ OP_KINDS: tuple[type[Op], ...] = (
     *(Embed, Normalize, Linear, Rope, Attention, Experts, Reorder, OutputRows),
     *(Add, Gated, Activate, Scale, SoftCap, SigmoidGate),
     *(LatentAttention, Convolution, GatedDelta, AddPosition, ScaleByPosition, ScaleByWeight),
+    *(EncoderAttention, AddVector),
 )

@@ -10,12 +10,14 @@ from twostroke.program.values import Value, Weight
 
 @dataclass(frozen=True, slots=True)
 class AddPosition(Op):
-    """Each row plus the table's row of its position in the request (GPT-2); positions end where the table does."""
+    """Each row plus the table's row of its position in the request (GPT-2), the first of which is `first`; positions
+    end where the table does."""
 
     kind: ClassVar[str] = "add_position"
     output: str
     input: str
     table: Weight
+    first: int = 0
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """What attention means, in NumPy: RoPE, softmax attention over cached keys and values, and over cached latents.
 
-Owns the arithmetic of the ops `Rope`, `Attention` and `LatentAttention`, for clarity and not for speed.
+Owns the arithmetic of the ops `Rope`, `Attention`, `EncoderAttention` and `LatentAttention`, for clarity, not speed.
 """
 
 import numpy as np
@@ -40,6 +40,16 @@ def attention(op: ops.Attention, step: Step) -> tuple[Array, ...]:
             sink = None if sinks is None else sinks[head]
             out[rows, head] = _attended(scores, values[:end, head], visible, sink)
     return (out.reshape(len(out), -1),)
+
+
+def encoder_attention(op: ops.EncoderAttention, step: Step) -> tuple[Array, ...]:
+    q, k, v = (step.values[name].reshape(len(step.values[name]), op.num_heads, -1) for name in op.inputs)
+    if step.start:
+        raise ValueError(f"an encoder takes a request whole, not its rows from {step.start} on")
+    visible = np.ones((len(q), len(q)), np.bool_)
+    scores = [q[:, head] @ k[:, head].T * q.dtype.type(op.scale) for head in range(op.num_heads)]
+    mixed = [_attended(each[:, None], v[:, head], visible, None) for head, each in enumerate(scores)]
+    return (np.concatenate(mixed, axis=1).reshape(len(q), -1),)
 
 
 def latent_attention(op: ops.LatentAttention, step: Step) -> tuple[Array, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from twostroke.program import ops
 from twostroke.program.activations import ACTIVATIONS, GATED, Array, sigmoid, soft_capped
-from twostroke.program.reference_attention import attention, latent_attention, rope
+from twostroke.program.reference_attention import attention, encoder_attention, latent_attention, rope
 from twostroke.program.reference_recurrent import convolution, gated_delta
 from twostroke.program.reference_step import Rule, Step
 from twostroke.program.routing import route
@@ -98,10 +98,14 @@ def reorder(op: ops.Reorder, step: Step) -> tuple[Array, ...]:
 
 
 def add_position(op: ops.AddPosition, step: Step) -> tuple[Array, ...]:
-    x, table = step.values[op.input], step.weight(op.table)
-    if step.start + len(x) > len(table):
-        raise IndexError(f"position {step.start + len(x) - 1} is beyond the {len(table)} that {op.table} has")
-    return (x + table[step.start : step.start + len(x)],)
+    x, table, start = step.values[op.input], step.weight(op.table), op.first + step.start
+    if start + len(x) > len(table):
+        raise IndexError(f"position {start + len(x) - 1} is beyond the {len(table)} that {op.table} has")
+    return (x + table[start : start + len(x)],)
+
+
+def add_vector(op: ops.AddVector, step: Step) -> tuple[Array, ...]:
+    return (step.values[op.input] + step.weight(op.table)[op.index],)
 
 
 def scale_by_position(op: ops.ScaleByPosition, step: Step) -> tuple[Array, ...]:
@@ -137,6 +141,8 @@ REFERENCE: Mapping[type[ops.Op], Rule] = {
     ops.AddPosition: add_position,
     ops.ScaleByPosition: scale_by_position,
     ops.ScaleByWeight: scale_by_weight,
+    ops.EncoderAttention: encoder_attention,
+    ops.AddVector: add_vector,
 }
 
 

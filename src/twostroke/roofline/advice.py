@@ -11,10 +11,13 @@ _NOTICEABLE = 1.08  # a change below this is none
 def advice(plan: Plan) -> Iterator[str]:
     """Sentences, the most important first."""
     yield from _fitting(plan)
-    yield from _decode(plan)
-    yield from _weights(plan)
-    yield from _batch(plan)
-    yield from _cache(plan)
+    if plan.model.is_encoder:
+        yield "an encoder keeps no KV cache and generates nothing: each request is one pass over all of its tokens"
+    else:
+        yield from _decode(plan)
+        yield from _weights(plan)
+        yield from _batch(plan)
+        yield from _cache(plan)
     yield from _prefill(plan)
     if plan.target.count > 1:
         yield (

@@ -62,6 +62,8 @@ def _widest(model: CatalogueModel, target: Target, scenario: Scenario, min_tok_s
         published = of_catalogue(model)
     except UnsupportedModelError:
         return None
+    if published.is_encoder:
+        return None
     for weights in _widths(published):
         planned = published if weights == published.weights else published.in_format(weights)
         if target.memory_bytes is not None and planned.weight_bytes > target.memory_bytes:

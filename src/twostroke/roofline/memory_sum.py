@@ -178,7 +178,11 @@ def _embeds_on_host(model: PlannedModel, room: Room) -> bool:
 
 
 def _scratch(model: PlannedModel, room: Room, context: int) -> float:
-    """The widest activations of a step, its logits, and scores of latent attention, which other engines write out."""
+    """The widest activations of a step, its logits, and scores of latent attention and of encoders, which other engines
+    write out. An encoder takes a request whole."""
+    if model.is_encoder:
+        rows = max(context, min(room.chunk_tokens, _OUTPUT_ROWS))
+        return _F32 * (rows * model.arena_dims + model.encoder_heads * context * context)
     rows, outputs = room.chunk_tokens, min(room.chunk_tokens, _OUTPUT_ROWS)
     scores = 2 * model.latent_heads * outputs * context
     return _F32 * (rows * model.arena_dims + outputs * model.config.vocab_size + scores)

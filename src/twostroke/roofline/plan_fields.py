@@ -7,7 +7,7 @@ from twostroke.roofline.planner import Plan, Prediction, inputs_of
 
 def plan_fields(plan: Plan) -> dict[str, Any]:
     """One plan: seconds, bytes, SI rates."""
-    memory, decode, scenario = plan.memory, plan.decode, plan.scenario
+    memory, scenario = plan.memory, plan.scenario
     return {
         "model": plan.model.name,
         "hardware": plan.target.name,
@@ -29,17 +29,7 @@ def plan_fields(plan: Plan) -> dict[str, Any]:
             "max_batch": plan.max_batch,
         },
         "prefill": None if plan.prefill is None else _prefill_fields(plan, plan.prefill),
-        "decode": {
-            "tpot_s": plan.tpot_s,
-            "tpot_s_low": decode.low / scenario.tokens_a_step,
-            "tpot_s_high": decode.high / scenario.tokens_a_step,
-            "tok_s": plan.tok_s,
-            "total_tok_s": plan.total_tok_s,
-            "weight_bytes": decode.work.weight_bytes + decode.work.expert_bytes,
-            "kv_bytes": decode.work.kv_bytes,
-            "bound": decode.seconds.bound,
-            "intensity": decode.work.intensity,
-        },
+        "decode": None if plan.generated is None else _decode_fields(plan, plan.generated),
         "ridge_point": plan.ridge_point,
         "inputs": inputs_of(plan),
     }
@@ -56,4 +46,18 @@ def _prefill_fields(plan: Plan, prefill: Prediction) -> dict[str, Any]:
         "bytes": prefill.work.read_bytes,
         "bound": prefill.seconds.bound,
         "intensity": prefill.work.intensity,
+    }
+
+
+def _decode_fields(plan: Plan, decode: Prediction) -> dict[str, Any]:
+    return {
+        "tpot_s": plan.tpot_s,
+        "tpot_s_low": decode.low / plan.scenario.tokens_a_step,
+        "tpot_s_high": decode.high / plan.scenario.tokens_a_step,
+        "tok_s": plan.tok_s,
+        "total_tok_s": plan.total_tok_s,
+        "weight_bytes": decode.work.weight_bytes + decode.work.expert_bytes,
+        "kv_bytes": decode.work.kv_bytes,
+        "bound": decode.seconds.bound,
+        "intensity": decode.work.intensity,
     }

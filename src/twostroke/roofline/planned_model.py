@@ -15,7 +15,7 @@ from twostroke.models.config import ModelConfig
 from twostroke.models.hf_config import config_from_hf
 from twostroke.models.registry import build_program
 from twostroke.program.cost import CostModel, Storage, total_weight_bytes
-from twostroke.program.ops import Experts, Linear
+from twostroke.program.ops import EncoderAttention, Experts, Linear
 from twostroke.program.passes import fuse, plan_arena
 from twostroke.program.program import Program
 from twostroke.program.values import Rows
@@ -97,6 +97,16 @@ class PlannedModel:
     def latent_heads(self) -> int:
         """Heads of the widest latent attention; 0 where there is none."""
         return max((getattr(op, "num_heads", 0) for op in self.program.ops if op.kind == "latent_attention"), default=0)
+
+    @cached_property
+    def encoder_heads(self) -> int:
+        """Heads of an encoder's attention; 0 for other models."""
+        return max((op.num_heads for op in self.program.ops if isinstance(op, EncoderAttention)), default=0)
+
+    @property
+    def is_encoder(self) -> bool:
+        """Whether it takes requests whole and generates nothing."""
+        return self.config.is_encoder
 
     @property
     def is_mixture(self) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from twostroke.errors import ConfigError, ContextLengthError
+from twostroke.errors import ConfigError, ContextLengthError, UnsupportedModelError
 from twostroke.program.cost import ChunkShape, CostModel
 from twostroke.roofline.efficiency import PHASES, Efficiency, default_engine, find_efficiency
 from twostroke.roofline.memory_sum import MemorySum, Room, max_batch, max_context, memory_sum
@@ -31,7 +31,8 @@ _GEN_POINTS = 4  # contexts at which an answer's tokens are timed
 class Scenario:
     """What is to be run.
 
-    batch     requests at once, each of `prompt` tokens and `answer` more; `cached` tokens of each prompt are at hand
+    batch     requests at once, each of `prompt` tokens and `answer` more, none for an encoder; `cached` tokens of each
+              prompt are at hand
     kv        type of the cache
     engine    None for the usual one on the hardware
     drafted, accepted   tokens guessed ahead a step, and the chance that each is right: speculation
@@ -49,9 +50,9 @@ class Scenario:
     offload: Offload | None = None
 
     def __post_init__(self) -> None:
-        for name in ("prompt", "answer", "batch"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name, least in (("prompt", 1), ("answer", 0), ("batch", 1)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name} must be at least {least}, not {getattr(self, name)}")
         if self.kv not in KV_BITS:
             raise ConfigError(f"kv must be one of {', '.join(KV_BITS)}, not {self.kv!r}")
         if not 0 <= self.cached < self.prompt:
@@ -99,7 +100,14 @@ class Plan:
     memory: MemorySum
     placed: Split | None  # of weights, where some lie outside the memory
     prefill: Prediction | None  # None where the hardware's FLOP/s are not known
-    decode: Prediction
+    generated: Prediction | None  # None for an encoder
+
+    @property
+    def decode(self) -> Prediction:
+        """Raises UnsupportedModelError for an encoder."""
+        if self.generated is None:
+            raise UnsupportedModelError(f"{self.model.name} is an encoder: it generates nothing")
+        return self.generated
 
     @cached_property
     def max_context(self) -> int | None:
@@ -108,7 +116,9 @@ class Plan:
 
     @cached_property
     def max_batch(self) -> int | None:
-        """The most requests of the scenario's context that fit together."""
+        """The most requests of the scenario's context that fit together; None for an encoder: one at a time."""
+        if self.model.is_encoder:
+            return None
         return max_batch(self.model, self.room, context=self.scenario.context, kv=self.scenario.kv)
 
     @property
@@ -135,12 +145,20 @@ class Plan:
     def ridge_point(self) -> float | None:
         """FLOPs a byte above which 16-bit arithmetic is the limit; None where its peak is not known."""
         spec = self.target.spec
-        return spec.ridge_point(self.decode.work.read_bytes) if spec.flops else None
+        phase = self.generated or self.prefill
+        return spec.ridge_point(phase.work.read_bytes) if spec.flops and phase is not None else None
 
 
 def make_plan(model: PlannedModel, target: Target, scenario: Scenario) -> Plan:
-    """Predict. Raises ContextLengthError where prompt and answer exceed the model's context, ConfigError for an engine
-    that nothing is known of."""
+    """Predict; of an encoder, which answers nothing, the prompts only.
+
+    Raises ContextLengthError where prompt and answer exceed the model's context, ConfigError for an engine that nothing
+    is known of, or for no answer of another model.
+    """
+    if model.is_encoder:
+        scenario = replace(scenario, answer=0, cached=0, drafted=0)
+    elif not scenario.answer:
+        raise ConfigError("answer must be at least 1, not 0")
     if scenario.context > model.config.context_length:
         raise ContextLengthError(
             f"{model.name}: prompt {scenario.prompt} + answer {scenario.answer} exceed its context of"
@@ -153,10 +171,10 @@ def make_plan(model: PlannedModel, target: Target, scenario: Scenario) -> Plan:
     placed = split(model, memory, scenario.offload) if scenario.offload is not None and not memory.fits else None
     cost = model.cost(scenario.kv)
     prefill = _prefill(cost, model, target, scenario, efficiency) if target.spec.flops else None
-    decode = _decode(cost, model, target, scenario, efficiency)
+    decode = None if model.is_encoder else _decode(cost, model, target, scenario, efficiency)
     if placed is not None and scenario.offload is not None:
         memory, byte_s = resident(memory, placed), scenario.offload.byte_s
-        prefill, decode = prefill and _slowed(prefill, placed, byte_s), _slowed(decode, placed, byte_s)
+        prefill, decode = (each and _slowed(each, placed, byte_s) for each in (prefill, decode))
     return Plan(
         model=model,
         target=target,
@@ -166,7 +184,7 @@ def make_plan(model: PlannedModel, target: Target, scenario: Scenario) -> Plan:
         memory=memory,
         placed=placed,
         prefill=prefill,
-        decode=decode,
+        generated=decode,
     )
 
 
@@ -192,7 +210,8 @@ def again(plan: Plan, **changes: Any) -> Plan:
 def _prefill(cost: CostModel, model: PlannedModel, target: Target, scenario: Scenario, found: Efficiency) -> Prediction:
     total, layers = Work(), model.config.num_layers
     new = scenario.prompt - scenario.cached
-    for shapes, count in prefill_steps(new, scenario.batch, found.chunk_tokens, scenario.cached).items():
+    chunk = max(found.chunk_tokens, new) if model.is_encoder else found.chunk_tokens  # rows that see each other
+    for shapes, count in prefill_steps(new, scenario.batch, chunk, scenario.cached).items():
         total += step_work(cost, layers, prompts=shapes).times(count)
     return _predicted(total, target, found, found.band("prefill", scenario.batch))
 
@@ -231,10 +250,12 @@ def _slowed(found: Prediction, placed: Split, byte_s: float) -> Prediction:
 def inputs_of(plan: Plan) -> Mapping[str, dict[str, Any]]:
     """Every constant that a plan used, with its source."""
     spec, found = plan.target.spec, plan.efficiency
+    main = plan.generated or plan.prefill
+    read = plan.model.weight_bytes if main is None else main.work.read_bytes / main.work.steps
     named: dict[str, tuple[Any, str]] = {
         "model_facts": (plan.model.num_parameters, plan.model.source),
         "weight_format": (plan.model.weights, "weight_formats.toml"),
-        "bandwidth_byte_s": (spec.bytes_per_s_at(plan.decode.work.read_bytes), plan.target.source),
+        "bandwidth_byte_s": (spec.bytes_per_s_at(read), plan.target.source),
         "memory_bytes": (plan.target.memory_bytes, plan.target.source),
         **{f"flop_s_{kind}": (rate, plan.target.source) for kind, rate in spec.flops.items()},
         "engine": (found.name, found.source),
