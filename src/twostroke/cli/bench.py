@@ -1,5 +1,6 @@
 """`twostroke bench`: how fast. Owns the command and which of its two measurements is asked for."""
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -36,7 +37,7 @@ _LOAD_OPTIONS = (
     "seed",
 )
 
-
+_NEEDS = {"arrivals": "rate", "hardware": "plan"}  # options that say nothing without another
 _MODEL_OPTIONS = ("gen_tokens", "batch", "depth", "repeat", "weights", "kv", "threads", "isa", "perplexity")
 
 
@@ -47,8 +48,8 @@ _MODEL_OPTIONS = ("gen_tokens", "batch", "depth", "repeat", "weights", "kv", "th
 @options_of(LoadTestConfig, _LOAD_OPTIONS)
 @click.option("--ignore-eos/--no-ignore-eos", default=None, help="Full-length answers; default: unless --dataset.")
 @click.option("--api-key", envvar="TWOSTROKE_API_KEY", help="Better in the environment: TWOSTROKE_API_KEY.")
-@click.option("--html", type=click.Path(dir_okay=False), help="Write a page with charts here.")
-@click.option("--csv", type=click.Path(dir_okay=False), help="Write a row a request here.")
+@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write a page with charts here.")
+@click.option("--csv", type=click.Path(path_type=Path), metavar="FILE", help="Write a row a request here.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(model_in_process: str | None, url: str | None, as_json: bool, **options: Any) -> None:
     """Time MODEL in this process, or any OpenAI-compatible server under load.
@@ -68,6 +69,8 @@ def command(model_in_process: str | None, url: str | None, as_json: bool, **opti
     given = {name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     if url is not None:
         _refuse(given & set(_MODEL_OPTIONS), "is for a MODEL, not for --url")
+        for name, other in _NEEDS.items():
+            _refuse({name} & given if options[other] is None else set(), f"needs --{other}")
         kept = {name: options[name] for name in (*_LOAD_OPTIONS, "ignore_eos", "api_key")}
         run_load_test(LoadTestConfig(url, **kept), options["html"], options["csv"], as_json)
         return

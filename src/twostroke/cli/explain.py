@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from twostroke.cli.options import options_of
+from twostroke.cli.output_file import check_writable, write_text
 from twostroke.errors import ConfigError, InvalidRequestError
 from twostroke.llm.config import LLMConfig, SamplingParams
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 _LOADING = ("context", "threads", "kv", "isa")
 _SAMPLING = ("temperature", "top_k", "top_p", "seed")
+_PLAN_ONLY = ("hardware", "prompt_tokens")
+_RUN_ONLY = ("raw", *_SAMPLING, "context", "threads", "isa")
 _PROMPT_TOKENS = 512
 _INTERRUPTED = 130  # as shells report a program ended by Ctrl-C
 
@@ -47,17 +51,28 @@ def command(model: str, prompt: str | None, output: Path | None, is_plan: bool, 
     """
     if is_plan == (prompt is not None):
         raise click.UsageError("--plan takes no PROMPT" if is_plan else "which PROMPT? (or --plan, to run nothing)")
+    _refuse_others(click.get_current_context(), is_plan)
     path = output or (None if as_json else Path("explain.html"))
     if path is not None:
-        _check_writable(path)
+        check_writable(path)
     story = _planned(model, options) if is_plan else _run(model, prompt or "", options)
     if as_json:
         click.echo(json.dumps(story.fields()))
     if path is not None:
         from twostroke.explain.page import page_of
 
-        _write(path, page_of(story))
+        write_text(path, page_of(story))
         click.echo(f"drawn: {path}", err=True)
+
+
+def _refuse_others(context: click.Context, is_plan: bool) -> None:
+    """What would be ignored is refused."""
+    for name in _RUN_ONLY if is_plan else _PLAN_ONLY:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = name.replace("_", "-")
+            raise click.UsageError(
+                f"--{option} is for a run, not for --plan" if is_plan else f"--{option} needs --plan"
+            )
 
 
 def _planned(model: str, options: dict[str, Any]) -> "Story":
@@ -103,22 +118,3 @@ def _run(model: str, prompt: str, options: dict[str, Any]) -> "Story":
             account.hardware,
         )
         return story_of(run)
-
-
-def _check_writable(path: Path) -> None:
-    """Before anything is loaded. Raises ConfigError naming the file."""
-    is_new = not path.exists()
-    try:
-        with path.open("ab"):
-            pass
-        if is_new:
-            path.unlink()
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from None
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, "utf-8")
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from None

@@ -14,7 +14,7 @@ from twostroke.bench.metrics import Figures
 from twostroke.bench.report import csv_text, report_of
 from twostroke.cli.load_progress import LoadProgress
 from twostroke.cli.load_report import definition_lines, expected_lines, head_lines, stage_lines, sweep_lines
-from twostroke.errors import ConfigError
+from twostroke.cli.output_file import check_writable, write_text
 
 if TYPE_CHECKING:
     from twostroke.bench.expectation import Expectation
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 _INTERRUPTED = 130
 
 
-def run_load_test(config: LoadTestConfig, html: str | None, csv: str | None, as_json: bool) -> None:
+def run_load_test(config: LoadTestConfig, html: Path | None, csv: Path | None, as_json: bool) -> None:
     """Runs it, prints a table or one JSON object, writes the files asked for. Exits with 1 where no request succeeded,
     with 130 after Ctrl-C. Raises what `load_test` raises, and ConfigError for a file that cannot be written."""
     for path in (html, csv):
-        _check_writable(path)
+        if path is not None:
+            check_writable(path)
     progress = LoadProgress()
 
     def on_stage(figures: Figures, expected: "Expectation | None") -> None:
@@ -36,11 +37,11 @@ def run_load_test(config: LoadTestConfig, html: str | None, csv: str | None, as_
 
     test = load_test(config, progress, on_stage)
     if csv is not None:
-        Path(csv).write_text(csv_text(test), encoding="utf-8")
+        write_text(csv, csv_text(test))
     if html is not None:
         from twostroke.bench.page import page_of
 
-        Path(html).write_text(page_of(test), encoding="utf-8")
+        write_text(html, page_of(test))
     click.echo(json.dumps(report_of(test)) if as_json else "\n".join(_closing_lines(test)))
     if test.was_stopped:
         sys.exit(_INTERRUPTED)
@@ -54,14 +55,3 @@ def _closing_lines(test: LoadTest) -> Iterator[str]:
     yield from head_lines(test)
     yield ""
     yield from definition_lines()
-
-
-def _check_writable(path: str | None) -> None:
-    """Raises ConfigError now, and not after the run."""
-    if path is None:
-        return
-    try:
-        with Path(path).open("a", encoding="utf-8"):
-            pass
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from twostroke.cli.output_file import check_writable, write_text
 from twostroke.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ def command(
         return
     if model is None:
         raise click.UsageError("which MODEL? (or --claim TEXT)")
+    if html is not None:
+        check_writable(html)
     question = _question(model, options)
     plans = [*_plans(question)]
     if check:
@@ -90,9 +93,9 @@ def command(
     else:
         _show(plans)
     if html is not None:
-        from twostroke.cli.plan_page import write_page
+        from twostroke.cli.plan_page import page
 
-        write_page(html, plans)
+        write_text(html, page(plans))
         click.echo(f"drawn: {html}", err=True)
 
 

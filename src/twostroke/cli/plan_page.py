@@ -4,7 +4,6 @@ and marks are those of `explain`.
 
 from collections.abc import Iterator, Sequence
 from html import escape
-from pathlib import Path
 
 from twostroke.cli.figures import bytes_text, count_text
 from twostroke.cli.plan_report import engine_text, plan_lines, sweep_lines, weights_text
@@ -16,13 +15,8 @@ from twostroke.roofline.planner import Plan, Prediction, again
 _BATCHES = (1, 2, 4, 8, 16, 32, 64)
 
 
-def write_page(path: Path, plans: Sequence[Plan]) -> None:
-    """Write the page of these plans; the first is drawn in full. Raises OSError."""
-    path.write_text(page(plans), "utf-8")
-
-
 def page(plans: Sequence[Plan]) -> str:
-    """The page as text."""
+    """The page of these plans as text; the first is drawn in full."""
     plan = plans[0]
     title = f"{plan.model.name} on {plan.target.name}"
     body = "\n".join(_sections(plans))
