@@ -58,3 +58,13 @@ def test_how_often_another_token_was_taken(story: Story) -> None:
     first, *rest = story.choices
     odd = replace(first, token=first.alternatives[1][0])
     assert words.surprises(replace(story, choices=(odd, *rest))).startswith(f"1 of {len(story.choices)} times")
+
+
+def test_a_model_too_small_for_its_machine_is_not_told_to_read_less() -> None:
+    """135 M parameters on an H100: a token reads for 33 us of its 3 ms."""
+    small, large = planned("smollm2-135m", "H100 SXM", 64), planned("llama-3.1-70b", "H100 SXM", 64)
+    assert small.decode.starting_share is not None and small.decode.starting_share > 0.9
+    text = " ".join(words.decode_words(small))
+    assert "starting kernels takes 9" in text and "memory is the limit" not in text
+    assert next(card.note for card in words.cards(small) if card.title == "decode").startswith("starting kernels")
+    assert "memory is the limit" in " ".join(words.decode_words(large))

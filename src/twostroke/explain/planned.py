@@ -71,6 +71,7 @@ def _stroke(plan: Plan, found: Prediction, steps: Steps, tokens: int) -> Stroke:
         roof_fraction=max(reading, computing) / found.total,
         by_kind=parts,
         by_layer=by_layer(costs),
+        starting_share=found.seconds.overhead / found.total,
     )
 
 

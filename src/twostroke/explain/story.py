@@ -96,6 +96,7 @@ class Stroke:
     """All steps of a phase together, and where they stand under the roofs; `bound` is None where a roof is not known.
 
     `seconds` are for `tokens` tokens of one request; `low` and `high` hold 80% of measurements of a predicted kind.
+    `starting_share` is the part of them, where predicted, that neither bytes nor FLOPs take: starting kernels.
     """
 
     tokens: int
@@ -113,6 +114,7 @@ class Stroke:
     roof_fraction: float | None
     by_kind: tuple[Part, ...]
     by_layer: tuple[Part, ...]
+    starting_share: float | None = None
 
     @property
     def bytes(self) -> float:

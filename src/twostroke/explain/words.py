@@ -116,6 +116,8 @@ def prefill_words(story: Story) -> Iterator[str]:
                 f" {rate_text(found.bytes / found.seconds, 'B/s')} of"
                 f" {rate_text(found.roof_byte_s, 'B/s')}{_share(found)}."
             )
+    if _is_starting(found):
+        yield f"Most of the time is neither bytes nor FLOPs: starting kernels takes {found.starting_share:.0%}."
     yield _crossover(story)
 
 
@@ -132,7 +134,12 @@ def decode_words(story: Story) -> Iterator[str]:
         f" of {rate_text(found.roof_byte_s, 'B/s')} that is {time_text(each / found.roof_byte_s)}; a token {took}"
         f" {time_text(found.seconds / found.tokens)}{_range(found)} ({story.source})."
     )
-    if found.bound is not None:
+    if _is_starting(found):
+        yield (
+            f"Most of it is neither bytes nor FLOPs: starting kernels takes {found.starting_share:.0%}, and the roof is"
+            " far off. More requests at once share the starts; narrower weights hardly help."
+        )
+    elif found.bound is not None:
         why = {
             "memory": "memory is the limit, and only fewer bytes make it faster: narrower weights, a shorter context,"
             " or more requests that share one reading",
@@ -202,7 +209,14 @@ def _crossover(story: Story) -> str:
     return f"On these roofs prefill of this model is compute-bound from {story.crossover:,} tokens (predicted)."
 
 
+def _is_starting(stroke: Stroke) -> bool:
+    """Whether neither roof is what takes the time."""
+    return stroke.starting_share is not None and stroke.starting_share > 0.5
+
+
 def _standing(stroke: Stroke) -> str:
+    if _is_starting(stroke):
+        return f"starting kernels, {stroke.starting_share:.0%} of it"
     return "" if stroke.bound is None else f"{stroke.bound}-bound{_share(stroke)}"
 
 
