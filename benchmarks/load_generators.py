@@ -64,7 +64,7 @@ def ours(load: Load) -> dict[str, float]:
         "requests": stage["requests"]["succeeded"],
         "prompt_tokens": stage["prompt_tokens"]["a_request"]["mean"],
         "output_tokens": stage["output_tokens"]["a_request"]["mean"],
-        "lag_p99": stage["generator"]["p99"],
+        "lag_p99": stage["generator"]["read_lag_s"]["p99"],
     }
 
 

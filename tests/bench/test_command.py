@@ -65,10 +65,11 @@ def test_one_json_object_and_a_row_a_request(mock_url: str, tmp_path: Path) -> N
     assert stage["load"]["concurrency"] == 2
     assert stage["requests"] == {"measured": 4, "succeeded": 4, "cancelled": 0, "errors": {}}
     assert stage["output_tokens"]["sum"] == 40
+    assert set(stage["generator"]) == {"read_lag_s", "send_lag_p99_s", "cpu_share"}
     assert stage["ttft_s"]["count"] == 4 and 0.019 <= stage["ttft_s"]["p50"] < 0.5
     rows = list(csv.DictReader(rows_path.read_text("utf-8").splitlines()))
     assert [row["warmup"] for row in rows] == ["1", "0", "0", "0", "0"] * 2
-    assert all(0.019 <= float(row["ttft_s"]) < float(row["e2e_s"]) for row in rows)
+    assert all(0.019 <= float(row["ttft_s"]) <= float(row["e2e_s"]) for row in rows)
     assert "sesame" not in json.dumps(found) + rows_path.read_text("utf-8")
 
 
@@ -86,6 +87,20 @@ def test_errors_before_the_run(mock_url: str, tmp_path: Path) -> None:
     assert invoke("bench").exit_code == 2
 
 
+@pytest.mark.parametrize(("option", "needed"), [(("--arrivals", "constant"), "rate"), (("--hardware", "h100"), "plan")])
+def test_an_option_that_would_be_ignored_is_refused(option: tuple[str, str], needed: str) -> None:
+    result = invoke("bench", "--url", "http://127.0.0.1:1", *option)
+    assert result.exit_code == 2 and f"{option[0]} needs --{needed}" in result.stderr
+
+
+def test_a_run_that_fails_names_the_address_and_leaves_no_file(tmp_path: Path) -> None:
+    kept, new = tmp_path / "kept.csv", tmp_path / "new.html"
+    kept.write_text("as before")
+    with pytest.raises(EndpointError, match=r"^http://127\.0\.0\.1:1/v1/chat/completions: .*: Connection refused$"):
+        output_of("bench", "--url", "http://127.0.0.1:1", "--csv", str(kept), "--html", str(new))
+    assert kept.read_text() == "as before" and not new.exists()
+
+
 def test_ctrl_c_prints_what_was_gathered(mock_url: str) -> None:
     command = [sys.executable, "-c", MAIN, "bench", "--url", mock_url, "--concurrency", "2,4", "--seconds", "60"]
     script = extra({**QUICK, "first": 0.1})
@@ -100,4 +115,4 @@ def test_ctrl_c_prints_what_was_gathered(mock_url: str) -> None:
         text = run.stdout.read()
         assert run.wait(60) == 130
     assert "concurrency 2:" in text and "concurrency 4:" not in text
-    assert "TTFT" in text and "were under way and are not counted" in text
+    assert "TTFT" in text and "under way and not counted" in text

@@ -13,9 +13,13 @@ from twostroke.errors import ConfigError
 
 
 def figures(
-    records: list[Record], slo: str | None = None, expected_cached: float = 0.0, lag: Lag | None = None
+    records: list[Record],
+    slo: str | None = None,
+    expected_cached: float = 0.0,
+    lag: Lag | None = None,
+    concurrency: int = 1,
 ) -> Figures:
-    run = StageRun(Stage(0, 1, None, "poisson", 0, None, 1, 0), records, lag)
+    run = StageRun(Stage(0, concurrency, None, "poisson", 0, None, 1, 0), records, lag)
     return figures_of(run, None if slo is None else Slo.parse(slo), expected_cached)
 
 
@@ -119,3 +123,17 @@ def test_gaps_are_blurred_by_a_lag_of_their_size() -> None:
     sharp, blurred = (figures([steady(3)], lag=Lag(0.001, p99, 0.02, 0.1)) for p99 in (0.0049, 0.0051))
     assert sharp.doubts == ()
     assert [doubt.split(" by ")[0] for doubt in blurred.doubts] == ["single inter-token gaps are blurred"]
+
+
+def test_prompts_of_another_length_than_asked_for() -> None:
+    """Of 50 tokens each. A later turn's prompt rightly has more."""
+    for asked, turn, is_told in ((20, 0, True), (20, 1, False), (49, 0, False)):
+        record = steady(3)
+        record.asked_prompt, record.turn = asked, turn
+        told = ("prompts have 50 tokens on average, not the 20 asked for",) if is_told else ()
+        assert figures([record]).doubts == told
+
+
+def test_a_load_that_was_never_so_high() -> None:
+    assert figures([steady(3)] * 3, concurrency=4).doubts == ("with 3 requests there were never 4 at a time",)
+    assert figures([steady(3)] * 4, concurrency=4).doubts == ()

@@ -33,6 +33,10 @@ class Calibration:
         self.endpoint = endpoint
         self.notes: list[str] = []
 
+    @property
+    def _address(self) -> str:
+        return self._client.origin + self.endpoint.path
+
     async def settle(self, counter: Counter | None, counter_name: str) -> Scale:
         """Finds the model, the dialect and the scale; `endpoint` and `notes` then say what was found."""
         try:
@@ -40,7 +44,7 @@ class Calibration:
                 self.endpoint = replace(self.endpoint, model=await self._first_model())
             probe = await self._settle_dialect()
         except FailedRequestError as error:
-            raise EndpointError(f"{self.endpoint.path}: {error}") from None
+            raise EndpointError(f"{self._address}: {error}") from None
         if counter is None:
             counter, counter_name = await self._server_counter(), "the server's /tokenize"
         if counter is not None:
@@ -116,7 +120,7 @@ class Calibration:
         try:
             second = await self._probe(self.endpoint, many)
         except FailedRequestError as error:
-            raise EndpointError(f"{self.endpoint.path}: {error}") from None
+            raise EndpointError(f"{self._address}: {error}") from None
         if probe.usage.prompt is None or second.usage.prompt is None or second.usage.prompt <= probe.usage.prompt:
             return Scale(WORDS, _ASSUMED_TOKENS_PER_WORD, 0, f"assumed: {_ASSUMED_TOKENS_PER_WORD} tokens a word")
         slope = (second.usage.prompt - probe.usage.prompt) / (many - few)

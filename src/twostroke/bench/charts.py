@@ -85,7 +85,8 @@ def histogram(title: str, values: Sequence[float], x_label: str) -> str:
 
 
 def timeline(title: str, records: Sequence[Record], origin: float) -> str:
-    """A row a request in the order they were sent: waiting for the first delta, then the stream. The first 120."""
+    """A row a request in the order they were sent, the first 120: waiting for the first delta, then the stream.
+    Those of the warm-up are pale."""
     shown = sorted((record for record in records if record.sent is not None), key=_sent)[:_MOST_ROWS]
     height = _TOP + _BOTTOM + _ROW * max(len(shown), _FEWEST_ROWS)
     x = Axis(max((record.ended or 0.0) - origin for record in shown) * 1.02 or 1.0, _LEFT, WIDTH - _RIGHT)
@@ -96,11 +97,12 @@ def timeline(title: str, records: Sequence[Record], origin: float) -> str:
         spans = [("wait", _sent(record), first), ("stream", first, record.ended or first)]
         if not record.succeeded:
             spans = [("failed", _sent(record), max(record.ended or first, _sent(record)))]
+        pale = ' opacity="0.45"' if record.is_warmup else ""
         top = float(y.at(row)) + 1
         for style, start, end in spans:
             left, right = float(x.at(start - origin)), float(x.at(end - origin))
             box = f'x="{left:.1f}" y="{top:.1f}" width="{max(right - left, _LEAST):.1f}" height="{_ROW - 2}"'
-            parts.append(f'<rect class="{style}" {box}><title>{escape(_tip(record))}</title></rect>')
+            parts.append(f'<rect class="{style}"{pale} {box}><title>{escape(_tip(record))}</title></rect>')
     return _svg(title, height, parts)
 
 

@@ -5,6 +5,7 @@ A request's clock starts when it is written to a connection that is open, so no 
 
 import asyncio
 import json
+import os
 import ssl
 from collections.abc import Mapping
 from typing import Any, Self
@@ -30,6 +31,7 @@ class Client:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(f"url must look like http://127.0.0.1:8000, not {url!r}")
         self._host, self._timeout = parts.hostname, timeout
+        self.origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         self._port = port or (443 if parts.scheme == "https" else 80)
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._headers = [("host", parts.netloc.rpartition("@")[2]), ("accept", "text/event-stream, application/json")]
@@ -101,7 +103,7 @@ class Client:
         except ssl.SSLError as error:
             raise FailedRequestError("cannot connect", error.reason or str(error)) from None
         except OSError as error:
-            raise FailedRequestError("cannot connect", error.strerror or str(error)) from None
+            raise FailedRequestError("cannot connect", _reason(error)) from None
         return wire
 
 
@@ -122,6 +124,12 @@ class _Body:
         if len(self.data) > _MAX_JSON_BYTES:
             raise FailedRequestError("not JSON", f"over {_MAX_JSON_BYTES:,} bytes")
         return False
+
+
+def _reason(error: OSError) -> str:
+    """What the system says; asyncio has words of its own in its place, with the address, which the caller knows."""
+    is_system = error.errno is not None and error.errno > 0
+    return os.strerror(error.errno) if is_system else error.strerror or str(error)
 
 
 def error_text(body: bytes) -> str:

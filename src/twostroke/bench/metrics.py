@@ -15,6 +15,7 @@ from twostroke.bench.slo import Slo
 from twostroke.bench.units import time_text
 
 PERCENTILES = (50, 90, 95, 99)
+_SIZE_SLACK = 0.05  # of a prompt's length
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ def figures_of(run: StageRun, slo: Slo | None, expected_cached: float = 0.0) -> 
         tokens_per_delta=num_tokens / num_deltas if num_deltas else None,
         good_share=None if num_met is None else num_met / max(num_ended, 1),
         good_per_second=None if num_met is None else num_met / window if window else 0.0,
-        doubts=(*_doubts(good, expected_cached), *_blur(run, itl)),
+        doubts=(*_never_reached(run), *_doubts(good, expected_cached), *_blur(run, itl)),
         faults=tuple(run.lag.faults(ttft.p50, ttft.p99) if run.lag and ttft else ()),
     )
 
@@ -137,6 +138,26 @@ def _blur(run: StageRun, itl: Spread | None) -> Iterator[str]:
         yield f"single inter-token gaps are blurred by the generator's own lag, {time_text(run.lag.p99)} at p99"
 
 
+def _prompt_sizes(good: Sequence[Record]) -> str:
+    """Of prompts that were made to a length: that they came out as another. A later turn's prompt holds all before."""
+    sizes = [
+        (record.usage.prompt, record.asked_prompt)
+        for record in good
+        if record.turn == 0 and record.usage.prompt and record.asked_prompt
+    ]
+    found, asked = (sum(each) / max(len(sizes), 1) for each in zip(*sizes, strict=True)) if sizes else (0.0, 0.0)
+    if abs(found - asked) <= max(1.0, _SIZE_SLACK * asked):
+        return ""
+    return f"prompts have {found:,.0f} tokens on average, not the {asked:,.0f} asked for"
+
+
+def _never_reached(run: StageRun) -> Iterator[str]:
+    """That a closed loop had fewer requests than it should have had at a time. After a ramp they need not all count."""
+    wanted, count = run.stage.concurrency, len(run.measured)
+    if wanted is not None and not run.stage.ramp and not run.was_stopped and 0 < count < wanted:
+        yield f"with {count} requests there were never {wanted} at a time"
+
+
 def _doubts(good: Sequence[Record], expected_cached: float) -> list[str]:
     """What a reader must know before believing the figures."""
     doubts = []
@@ -147,6 +168,8 @@ def _doubts(good: Sequence[Record], expected_cached: float) -> list[str]:
     cached = sum(record.usage.cached or 0 for record in good)
     if prompt and cached / prompt > expected_cached + 0.05:
         doubts.append(f"{cached / prompt:.0%} of the prompt tokens came from the server's cache")
+    if text := _prompt_sizes(good):
+        doubts.append(text)
     if count := sum(record.usage.completion is None for record in good):
         doubts.append(f"{count} of {total} answers state no usage: their deltas are counted as tokens")
     if count := sum(record.stream_tokens < len(record.delta_times) for record in good):

@@ -135,7 +135,8 @@ def _charts(figures: Figures) -> Iterator[Chart]:
     sent = [record.sent for record in records if record.sent is not None]
     if sent:
         left_out = num_left_out(records)
-        note = f"The first {len(sent) - left_out} of {len(sent)} requests." if left_out else ""
+        note = f"The first {len(sent) - left_out} of {len(sent)} requests. " if left_out else ""
+        note += "Pale: warm-up, not measured." if any(record.is_warmup for record in records) else ""
         legend = (("wait", "until the first delta"), ("stream", "until the end"), ("failed", "failed or stopped"))
         title = f"requests of {figures.run.stage.name} over time"
         yield Chart("Requests over time", timeline(title, records, min(sent)), legend, note)

@@ -21,7 +21,7 @@ DEFINITIONS = {
     "goodput": "measured requests that succeeded within every --slo bound, a second",
     "invalid": "this generator's own lateness (ticks due every 5 ms) is over 1 ms and 5% of TTFT at p50, or over 3 ms "
     "and 10% of it at p99, or its thread used 90% of a core",
-    "percentiles": "over requests (itl: over gaps), linear between the two nearest",
+    "percentiles": "over requests (of inter-token latency: over gaps), linear between the two nearest",
 }
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from twostroke.bench.lag import Lag
 from twostroke.bench.load_test import LoadTest
 from twostroke.bench.metrics import Figures, Spread
 from twostroke.bench.record import DEFINITIONS, Record
@@ -98,10 +99,18 @@ def _stage(figures: Figures) -> dict[str, Any]:
         "output_tokens": {"sum": figures.output_tokens, "a_request": _spread(figures.output_size)},
         "cached_tokens": figures.cached_tokens,
         "tokens_per_delta": figures.tokens_per_delta,
-        "generator": None if lag is None else asdict(lag),
+        "generator": None if lag is None else _generator(lag),
         "valid": not figures.faults,
         "faults": list(figures.faults),
         "doubts": list(figures.doubts),
+    }
+
+
+def _generator(lag: Lag) -> dict[str, Any]:
+    return {
+        "read_lag_s": {"p50": lag.p50, "p99": lag.p99, "max": lag.max},
+        "send_lag_p99_s": lag.send_p99,
+        "cpu_share": lag.cpu_share,
     }
 
 

@@ -102,7 +102,10 @@ class Wire(asyncio.Protocol):
             self._fail(error.kind, error.detail)
             self.close()
         except h11.RemoteProtocolError as error:
-            self._fail("broken HTTP" if data else "closed early", str(error))
+            if data:
+                self._fail("broken HTTP", str(error))
+            else:
+                self._fail("closed early", "in the middle of an answer" if self.has_answered else "without an answer")
             self.close()
 
     def _step(self, now: float) -> bool:

@@ -56,7 +56,9 @@ def _remarks(figures: Figures) -> Iterator[tuple[str, str]]:
         detail = figures.error_details.get(kind)
         yield "errors", f"{count} x {kind}" + (f": {printable(detail)}" if detail else "")
     if figures.num_cancelled:
-        yield "stopped", f"{figures.num_cancelled} requests were under way and are not counted"
+        count = figures.num_cancelled
+        were = "1 request was" if count == 1 else f"{count:,} requests were"
+        yield "stopped", f"{were} under way and not counted"
     if (lag := figures.run.lag) is not None:
         send = "" if lag.send_p99 is None else f"; requests left {time_text(lag.send_p99)} late at p99"
         late = f"read {time_text(lag.p50)} late at p50, {time_text(lag.p99)} at p99{send}"
