@@ -128,8 +128,8 @@ class _Body:
 
 def _reason(error: OSError) -> str:
     """What the system says; asyncio has words of its own in its place, with the address, which the caller knows."""
-    is_system = error.errno is not None and error.errno > 0
-    return os.strerror(error.errno) if is_system else error.strerror or str(error)
+    number = error.errno or 0
+    return os.strerror(number) if number > 0 else error.strerror or str(error)
 
 
 def error_text(body: bytes) -> str:

@@ -9,12 +9,12 @@ from twostroke.errors import ConfigError
 
 def check_writable(path: Path) -> None:
     """Changes nothing: what is there stays, and what is not is not made. Raises ConfigError naming the file."""
-    is_new = not path.exists()
     try:
+        is_new = not path.exists()
         with path.open("ab"):
             pass
         if is_new:
-            path.unlink()
+            path.resolve().unlink()  # the file, and not a link to it
     except OSError as error:
         raise _refusal(path, error) from None
 
