@@ -116,6 +116,7 @@ def test_a_plan_imports_nothing_that_only_runs_need() -> None:
         "try: main(['plan', 'llama-3.1-8b', '--hardware', 'rtx 4090', '--json'])\n"
         "except SystemExit: pass\n"
         "heavy = ('jinja2', 'rich', 'huggingface_hub', 'pydantic', 'starlette', 'tokenizers')\n"
+        "heavy += ('numpy', 'twostroke.native')\n"
         "print([name for name in heavy if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,17 +1,22 @@
 """BERT and RoBERTa against their equations written out, from a configuration alone; what of them is refused."""
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 from tests.program.samples import random_weights
 
+from twostroke import LLM
 from twostroke.errors import UnsupportedModelError
 from twostroke.models.hf_config import config_from_hf
 from twostroke.models.registry import build_program
 from twostroke.native.refusals import refuse_unsupported
 from twostroke.program.passes import fuse
 from twostroke.program.reference import ReferenceExecutor
+from twostroke.roofline.planned_model import find_planned
 
 FACTS = {
     "hidden_size": 8,
@@ -23,6 +28,7 @@ FACTS = {
     "type_vocab_size": 2,
     "layer_norm_eps": 1e-5,
 }
+SIZES = {"word": 40, "position": 16, "token_type": 2}  # of its tables
 IDS = np.array([3, 17, 39, 3, 8])
 
 
@@ -77,3 +83,31 @@ def test_an_encoder_has_no_logits_and_no_native_code() -> None:
         build_program(config, ("logits",))
     with pytest.raises(UnsupportedModelError, match="attention of an encoder"):
         refuse_unsupported(build_program(config))
+
+
+@pytest.mark.parametrize(("kind", "root"), [("bert", ""), ("bert", "bert."), ("xlm-roberta", "roberta.")])
+def test_a_directory_is_planned_in_its_own_types(tmp_path: Path, kind: str, root: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(facts(kind)))
+    save_file(stored(root), tmp_path / "model.safetensors")
+    with pytest.raises(UnsupportedModelError, match="attention of an encoder"):
+        LLM(str(tmp_path), embed_only=True)
+    found = find_planned(str(tmp_path))
+    expected = sum(each.size * (2 if each.ndim == 2 else 4) for each in stored("").values())  # vectors run in float32
+    assert (found.weights, found.weight_bytes) == ("f16", expected)
+
+
+def stored(root: str) -> dict[str, np.ndarray]:
+    """As `transformers` names the tensors of a model without a pooler, or of one with a head after it."""
+    found = {
+        **{f"embeddings.{name}_embeddings.weight": (size, 8) for name, size in SIZES.items()},
+        **{f"embeddings.LayerNorm.{part}": (8,) for part in ("weight", "bias")},
+    }
+    for layer in range(2):
+        prefix = f"encoder.layer.{layer}."
+        shapes = {"intermediate.dense": (12, 8), "output.dense": (8, 12)}
+        shapes |= {f"attention.{name}": (8, 8) for name in ("self.query", "self.key", "self.value", "output.dense")}
+        for name, shape in shapes.items():
+            found |= {f"{prefix}{name}.weight": shape, f"{prefix}{name}.bias": shape[:1]}
+        for name in ("attention.output.LayerNorm", "output.LayerNorm"):
+            found |= {f"{prefix}{name}.weight": (8,), f"{prefix}{name}.bias": (8,)}
+    return {f"{root}{name}": np.zeros(shape, np.float16) for name, shape in found.items()}

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from twostroke.errors import ModelFileError, UnsupportedModelError
-from twostroke.models.parts import Part, PartSource
+from twostroke.models.part import Part
+from twostroke.models.parts import PartSource
 from twostroke.weights.dequantize import dequantize
 from twostroke.weights.gguf import GGUFFile
 from twostroke.weights.gguf_writer import write_gguf

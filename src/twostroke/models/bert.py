@@ -6,6 +6,7 @@ models do not use, is left out.
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from twostroke.errors import UnsupportedModelError
 from twostroke.models.blocks import plain_ffn
@@ -52,5 +53,27 @@ def _complete(facts: Facts, config: ModelConfig) -> Fields:
     }
 
 
-BERT = HFFamily("bert", unsaid={"hidden_act": "gelu"}, complete=_complete)
-ROBERTA = HFFamily("bert", unsaid={**BERT.unsaid, "pad_token_id": 1}, complete=_complete)
+BERT = HFFamily(
+    "bert",
+    unsaid={"hidden_act": "gelu"},
+    complete=_complete,
+    names={
+        "attn_q": "attention.self.query",
+        "attn_k": "attention.self.key",
+        "attn_v": "attention.self.value",
+        "attn_output": "attention.output.dense",
+        "attn_output_norm": "attention.output.LayerNorm",
+        "ffn_up": "intermediate.dense",
+        "ffn_down": "output.dense",
+        "layer_output_norm": "output.LayerNorm",
+    },
+    top={
+        "token_embd": "embeddings.word_embeddings",
+        "position_embd": "embeddings.position_embeddings",
+        "token_types": "embeddings.token_type_embeddings",
+        "token_embd_norm": "embeddings.LayerNorm",
+    },
+    layers="encoder.layer.",
+    roots=(("", "lm_head"), ("bert.", "cls.predictions.decoder"), ("roberta.", "lm_head.decoder")),
+)
+ROBERTA = replace(BERT, unsaid={**BERT.unsaid, "pad_token_id": 1})

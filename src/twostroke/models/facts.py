@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from twostroke.errors import ModelFileError, UnsupportedModelError
 
 _LEAST, _MOST = 1e-15, 1e15  # of numbers whose kind has no bounds of its own
@@ -44,8 +42,8 @@ class Facts:
         if key not in self and default is not None:
             return default
         value = self._required(key)
-        if isinstance(value, np.ndarray) and value.ndim == 1 and value.size and value.dtype.kind in "iu":
-            if np.any(value != value[0]):
+        if _is_array(value) and value.ndim == 1 and value.size and value.dtype.kind in "iu":
+            if (value != value[0]).any():
                 raise self.unsupported(key, "differs from layer to layer, which is not supported")
             value = int(value[0])
         if not isinstance(value, int) or isinstance(value, bool):
@@ -92,7 +90,7 @@ class Facts:
     def numbers(self, key: str, length: int) -> tuple[float, ...]:
         """As many finite numbers above 0 as `length`."""
         value = self._required(key)
-        items = value.tolist() if isinstance(value, np.ndarray) else value
+        items = value.tolist() if _is_array(value) else value
         is_list = isinstance(items, list) and len(items) == length
         if not is_list or any(isinstance(item, bool) or not isinstance(item, int | float) for item in items):
             raise self.error(key, f"is not {length} numbers")
@@ -105,7 +103,7 @@ class Facts:
         if key not in self:
             return None
         value = self.raw(key)
-        items = value.tolist() if isinstance(value, np.ndarray) else value
+        items = value.tolist() if _is_array(value) else value
         if not isinstance(items, list) or len(items) < length:
             raise self.error(key, f"is not a list of {length:,} items")
         return items[:length]
@@ -124,7 +122,7 @@ class Facts:
         if key not in self:
             return
         value = self.raw(key)
-        if isinstance(value, np.ndarray) or not any(value == one for one in only):
+        if _is_array(value) or not any(value == one for one in only):
             raise self.unsupported(key, f"is {_shown(value)}, which is not supported")
 
     def _is_zero(self, key: str) -> bool:
@@ -136,6 +134,11 @@ class Facts:
         if value is None:
             raise self.error(key, "is missing")
         return value
+
+
+def _is_array(value: Any) -> bool:
+    """Whether it is NumPy's, as arrays of a GGUF file are: asked without NumPy, which config.json does without."""
+    return type(value).__module__ == "numpy"
 
 
 def _shown(value: object) -> str:

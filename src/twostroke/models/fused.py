@@ -9,7 +9,7 @@ vector.
 from collections.abc import Collection, Iterator
 
 from twostroke.models.config import ModelConfig
-from twostroke.models.parts import Part
+from twostroke.models.part import Part
 
 
 def parts_of(

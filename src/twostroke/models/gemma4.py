@@ -13,7 +13,7 @@ from twostroke.models.blocks import gated_ffn, head
 from twostroke.models.config import MAX_CONTEXT, MAX_DIM, MAX_EXPERTS, FullSizes, ModelConfig
 from twostroke.models.facts import Facts
 from twostroke.models.hf_family import Fields, HFFamily
-from twostroke.models.parts import Part
+from twostroke.models.part import Part
 from twostroke.models.rope_scaling import read_base
 from twostroke.program.builder import Builder, Layer
 from twostroke.program.values import CacheSpec, RopeSpec, Value, Weight

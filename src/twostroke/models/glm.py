@@ -12,7 +12,7 @@ from twostroke.models.config import MAX_DIM, MAX_EXPERTS, ModelConfig
 from twostroke.models.deepseek import SHARED_NAMES
 from twostroke.models.facts import Facts
 from twostroke.models.hf_family import Fields, HFFamily, first_dense, groups, mixture, rows
-from twostroke.models.parts import Part
+from twostroke.models.part import Part
 from twostroke.program.builder import Builder
 from twostroke.program.values import Value
 

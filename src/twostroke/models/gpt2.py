@@ -9,7 +9,7 @@ from twostroke.models.blocks import attention, head, plain_ffn
 from twostroke.models.config import ModelConfig
 from twostroke.models.facts import Facts
 from twostroke.models.hf_family import Fields, HFFamily, rows
-from twostroke.models.parts import Part
+from twostroke.models.part import Part
 from twostroke.program.builder import Builder
 
 

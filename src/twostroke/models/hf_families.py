@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from twostroke.models import bert, cohere, deepseek, gemma4, glm, gpt2, llama4, minimax, ministral, phi2, qwen_next
 from twostroke.models.config import ModelConfig
 from twostroke.models.hf_family import HFFamily
-from twostroke.models.parts import Part
+from twostroke.models.part import Part
 
 HF_FAMILIES: Mapping[str, HFFamily] = {
     "bert": bert.BERT,

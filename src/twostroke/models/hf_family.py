@@ -6,7 +6,7 @@ from typing import Any
 
 from twostroke.models.config import MAX_DIM, MAX_EXPERTS, MAX_LAYERS, ModelConfig
 from twostroke.models.facts import Facts
-from twostroke.models.parts import Part
+from twostroke.models.part import Part
 
 Fields = dict[str, Any]
 Names = Mapping[str, str]

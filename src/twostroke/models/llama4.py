@@ -12,7 +12,7 @@ from twostroke.models.blocks import gated_ffn, head, shared_expert
 from twostroke.models.config import MAX_CONTEXT, MAX_DIM, MAX_EXPERTS, MAX_LAYERS, ModelConfig
 from twostroke.models.facts import Facts
 from twostroke.models.hf_family import Fields, HFFamily
-from twostroke.models.parts import Part
+from twostroke.models.part import Part
 from twostroke.program.builder import Builder, Layer
 from twostroke.program.values import Value
 

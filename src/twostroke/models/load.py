@@ -23,12 +23,12 @@ from twostroke.weights.source import WeightSource
 __all__ = ["MATRIX_TYPES", "Model", "dequantized", "load_model", "with_parts"]
 
 
-def load_model(path: str | Path, outputs: Collection[str] = ("logits",), *, context: int | None = None) -> Model:
+def load_model(path: str | Path, outputs: Collection[str] | None = None, *, context: int | None = None) -> Model:
     """Open a GGUF file or a Hugging Face directory; the caller closes `source`.
 
-    `context` is the number of tokens that RoPE scaling is fixed for, None for the model's own. Raises
-    ModelNotFoundError, ModelFileError for a damaged file or a tensor that is missing or of another shape,
-    UnsupportedModelError for an architecture, tensor type or tensor that has no place in the program.
+    `outputs` are those of `build_program`; `context` is the number of tokens that RoPE scaling is fixed for, None for
+    the model's own. Raises ModelNotFoundError, ModelFileError for a damaged file or a tensor that is missing or of
+    another shape, UnsupportedModelError for an architecture, tensor type or tensor that has no place in the program.
     """
     try:
         if Path(path).is_dir():
@@ -61,7 +61,7 @@ def dequantized(source: WeightSource) -> Callable[[str], npt.NDArray[np.float32]
     return weights
 
 
-def _load_gguf(path: Path, outputs: Collection[str], context: int | None) -> Model:
+def _load_gguf(path: Path, outputs: Collection[str] | None, context: int | None) -> Model:
     file = GGUFFile.open(path)
     try:
         family_of(architecture(file.metadata))  # first, so that an unknown one is named rather than its keys

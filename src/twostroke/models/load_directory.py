@@ -23,7 +23,7 @@ from twostroke.weights.checkpoint_weights import CheckpointWeights
 _PACKED_EXPERTS = ".gate_up_proj_blocks"  # of gpt-oss in MXFP4
 
 
-def load_directory(path: Path, outputs: Collection[str], context: int | None) -> Model:
+def load_directory(path: Path, outputs: Collection[str] | None, context: int | None) -> Model:
     """As `load.load_model`, of a directory."""
     checkpoint = Checkpoint.open(path)
     try:

@@ -1,11 +1,11 @@
 """Tensors that are parts of stored ones: q, k and v in one matrix, gate and up in one, experts transposed.
 
-Owns how a part is cut out of its bytes, and `PartSource`, which gives parts beside whole tensors. Which parts a family
-has is in `fused`. Values are never changed, only chosen and put in order.
+Owns how a part is cut out of its bytes: `PartSource` gives parts beside whole tensors. What a part is says `part`,
+which of them a family has `fused`. Values are never changed, only chosen and put in order.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -14,32 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from twostroke.errors import ModelFileError, UnsupportedModelError
+from twostroke.models.part import Part
 from twostroke.weights.gguf import GGUFFile
 from twostroke.weights.source import TensorInfo
 
 if TYPE_CHECKING:
     from twostroke.weights.checkpoint_weights import CheckpointWeights
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Rows of the stored tensor `tensor`, which are all its dimensions but the last; of `vectors`, their elements.
-
-    The rows are arranged as `view`, and `index` of that is taken. `transposed`: the last two dimensions are swapped
-    first. `shape` is what comes out.
-    """
-
-    tensor: str
-    shape: tuple[int, ...]
-    view: tuple[int, ...]
-    index: tuple[int | slice, ...] = ()
-    transposed: bool = False
-    vectors: bool = False
-
-    @property
-    def num_rows(self) -> int:
-        """How many rows come out."""
-        return int(np.broadcast_to(np.int8(0), self.view)[self.index].size)
 
 
 class PartSource:
@@ -116,16 +96,9 @@ class PartSource:
             shape = (*shape[:-2], shape[-1], shape[-2])
         if part.vectors:
             shape = (*shape, 1)
-        whole = _product(shape[:-1]) == _product(part.view)
-        if not whole or part.num_rows * shape[-1] != _product(part.shape):
+        whole = prod(shape[:-1]) == prod(part.view)
+        if not whole or part.num_rows * shape[-1] != prod(part.shape):
             raise ModelFileError(
                 f"tensor {part.tensor!r} has shape {list(info.shape)}, of which {name!r} {list(part.shape)} is no part"
             )
-        return TensorInfo(name, part.shape, info.type, 0, info.type.row_bytes(_product(part.shape)))
-
-
-def _product(dims: tuple[int, ...]) -> int:
-    product = 1
-    for dim in dims:
-        product *= dim
-    return product
+        return TensorInfo(name, part.shape, info.type, 0, info.type.row_bytes(prod(part.shape)))

@@ -11,7 +11,7 @@ from twostroke.models.blocks import gated_ffn, head
 from twostroke.models.config import MAX_DIM, MAX_LAYERS, ModelConfig, RecurrentSizes
 from twostroke.models.facts import Facts
 from twostroke.models.hf_family import Fields, HFFamily, mixture, rows
-from twostroke.models.parts import Part
+from twostroke.models.part import Part
 from twostroke.models.qwen import mixture as experts_and_shared
 from twostroke.program.builder import Builder, Layer
 from twostroke.program.values import Value

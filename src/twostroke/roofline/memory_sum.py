@@ -7,13 +7,15 @@ scores where attention writes them out.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from twostroke.errors import UnsupportedModelError
-from twostroke.native.executor import KV_BITS as EXECUTOR_KV_BITS
-from twostroke.roofline.own_memory import OwnTerms, own_terms
 from twostroke.roofline.planned_model import KV_BITS, PlannedModel
-from twostroke.weights.source import TensorInfo
 from twostroke.weights.tensor_types import TensorType
+
+if TYPE_CHECKING:
+    from twostroke.roofline.own_memory import OwnTerms
+    from twostroke.weights.source import TensorInfo
 
 _F32, _STATE_BYTES = 4, 4
 # A type for each number of bits: sizes are all that is asked of it.
@@ -106,8 +108,11 @@ def memory_sum(model: PlannedModel, room: Room, *, context: int, batch: int, kv:
     )
 
 
-def own_sum(model: PlannedModel, room: Room, context: int, kv: str) -> OwnTerms | None:
+def own_sum(model: PlannedModel, room: Room, context: int, kv: str) -> "OwnTerms | None":
     """What this engine would allocate; None where it lacks the model's ops or the types."""
+    from twostroke.native.executor import KV_BITS as EXECUTOR_KV_BITS
+    from twostroke.roofline.own_memory import own_terms  # with the compiled core, which only plans of this engine ask
+
     if kv not in EXECUTOR_KV_BITS or any(bits not in _TYPES for bits in model.bits.values()):
         return None
     try:
@@ -129,8 +134,10 @@ class _PlannedTensors:
 
     model: PlannedModel
 
-    def info(self, name: str) -> TensorInfo:
+    def info(self, name: str) -> "TensorInfo":
         """A tensor that lies nowhere."""
+        from twostroke.weights.source import TensorInfo
+
         weight = self.model.program.weights[name]
         kind = _TYPES[self.model.bits[name]]
         return TensorInfo(name, weight.shape, kind, 0, kind.row_bytes(weight.num_elements))

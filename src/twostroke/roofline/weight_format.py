@@ -1,7 +1,7 @@
 """WeightFormat: how many bits each weight of a model takes in a named format. Owns the rules of `weight_formats.toml`.
 
 A format is a tensor type with exceptions (llama.cpp's mixtures, what checkpoints leave unquantised), or a published
-mean. Types that `twostroke quantize` writes follow its own rule, `weights.quantized_source`. Nothing is quantised here.
+mean. Types that `twostroke quantize` writes follow its own rule, `weights.matrix_types`. Nothing is quantised here.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Any
 from twostroke.errors import ConfigError
 from twostroke.program.values import Weight
 from twostroke.roofline.nearest import folded, suggestion
-from twostroke.weights.quantized_source import matrix_type, whole_blocks
+from twostroke.weights.matrix_types import matrix_type, whole_blocks
 from twostroke.weights.tensor_types import TensorType
 
 _PATH = Path(__file__).with_name("weight_formats.toml")
