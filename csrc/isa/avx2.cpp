@@ -10,6 +10,7 @@
 #include "../kernels/linear_output.h"
 #include "../kernels/weigh.h"
 #include "../kernels/linear.h"
+#include "../kernels/linear_bytes.h"
 #include "../kernels/linear_unpacked.h"
 #include "../kernels/attention.h"
 #include "../kernels/quantize.h"
@@ -19,7 +20,7 @@
 namespace twostroke {
 Kernels avx2_kernels() {
     Kernels k = avx2::make_table("avx2");
-    k.linear = avx2::linear_of_many;
+    k.linear = avx2::linear_by_rows;
     return k;
 }
 }  // namespace twostroke

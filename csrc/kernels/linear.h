@@ -36,13 +36,14 @@ TS_INLINE void add_columns(const Columns* c, Tile x, int64_t block, F32x16* acc)
     }
 }
 
-// acc[g] (T, 16): each of G groups of 16 matrix rows times T activation rows. Several groups at once fetch a row's
-// quads once for all; one at a time is read from memory as one stream, which is what a single row waits for.
-template <int G, int T, class P, class Packed>
+// acc[g] (T, 16): each of G groups of 16 matrix rows times T activation rows, which X has in the form that add_columns()
+// reads. Several groups at once fetch a row's quads once for all; one at a time is read from memory as one stream, which
+// is what a single row waits for.
+template <int G, int T, class P, class Packed, class X = Tile>
 static void multiply_packed(const PackedMatrix& m, const uint8_t* const* data, const LinearArgs& a, int64_t row, float* const* acc) {
     F32x16 sums[G * T];
     for (F32x16& sum : sums) sum = f_set(0.0f);
-    const Tile x{&a.quant, row};
+    const X x{&a.quant, row};
     const Packed* blocks[G];
     for (int g = 0; g < G; ++g) blocks[g] = reinterpret_cast<const Packed*>(data[g]);
     constexpr int kSubs = P::kColumns / 32;

@@ -105,8 +105,10 @@ static void linear_unpacked(const LinearArgs& a) {
     }
 }
 
-// Few rows are multiplied by weights as they are read.
-static void linear_of_many(const LinearArgs& a) {
+// One row by bytes where that is faster, few rows by weights as they are read.
+static void linear_by_rows(const LinearArgs& a) {
+    const bool takes_bytes = a.num_rows == 1 && a.matrix->cols <= kMostByteColumns && can_take_bytes(*a.matrix);
+    if (takes_bytes && (!a.up || can_take_bytes(*a.up))) return linear_bytes(a);
     if (a.num_rows <= kMostRows || is_float(a.matrix->type) || (a.up && is_float(a.up->type))) return linear(a);
     linear_unpacked(a);
 }

@@ -6,6 +6,7 @@ namespace TS_ISA {
 // and `scale[0]`, and what its constants say: kHalves, `scale[1]` for the last 16 columns; kAffine, `minimum` likewise.
 // A weight is scale * (quad - kOffset), or with kAffine scale * quad + minimum. kAllScales: whoever reads whole blocks in
 // order can have the scales of all 8 sub-blocks at once, load_all_scales(), and only the quads of each, load_quads().
+// kMost: no quad is larger.
 struct Columns {
     const int8_t* codebook;  // the matrix's
     bool bf16_scales;
@@ -66,11 +67,13 @@ template <int columns, int offset, bool halves, bool affine>
 struct Panel {
     static constexpr int kColumns = columns, kOffset = offset;
     static constexpr bool kHalves = halves, kAffine = affine, kAllScales = false;
+    static constexpr int kMost = 255;
 };
 
 // --- blocks of 32 ------------------------------------------------------------------------------------------------------
 
 struct PanelQ4_0 : Panel<32, 8, false, false> {
+    static constexpr int kMost = 15;
     TS_INLINE void load(const PackedQ4_0& b, int, Columns& c) {
         load_nibbles(b.quads, c.quads);
         c.scale[0] = f_load_f16(b.d);
@@ -78,6 +81,7 @@ struct PanelQ4_0 : Panel<32, 8, false, false> {
 };
 
 struct PanelQ4_1 : Panel<32, 0, false, true> {
+    static constexpr int kMost = 15;
     TS_INLINE void load(const PackedQ4_1& b, int, Columns& c) {
         load_nibbles(b.quads, c.quads);
         c.scale[0] = f_load_f16(b.d);
@@ -86,6 +90,7 @@ struct PanelQ4_1 : Panel<32, 0, false, true> {
 };
 
 struct PanelQ5_0 : Panel<32, 16, false, false> {
+    static constexpr int kMost = 31;
     TS_INLINE void load(const PackedQ5_0& b, int, Columns& c) {
         load_nibbles(b.quads, c.quads);
         add_bits<4>(b.fifth, c.quads);
@@ -94,6 +99,7 @@ struct PanelQ5_0 : Panel<32, 16, false, false> {
 };
 
 struct PanelQ5_1 : Panel<32, 0, false, true> {
+    static constexpr int kMost = 31;
     TS_INLINE void load(const PackedQ5_1& b, int, Columns& c) {
         load_nibbles(b.quads, c.quads);
         add_bits<4>(b.fifth, c.quads);
@@ -132,6 +138,7 @@ struct PanelMXFP4 : Panel<32, 128, false, false> {
 // --- super-blocks of 256 -----------------------------------------------------------------------------------------------
 
 struct PanelQ2_K : Panel<256, 0, true, true> {
+    static constexpr int kMost = 3;
     TS_INLINE void load(const PackedQ2_K& b, int sub, Columns& c) {
         const F32x16 d = f_load_f16(b.d), dmin = negated(f_load_f16(b.dmin));
         for (int h = 0; h < 2; ++h) {
@@ -144,6 +151,7 @@ struct PanelQ2_K : Panel<256, 0, true, true> {
 };
 
 struct PanelQ3_K : Panel<256, 4, true, false> {
+    static constexpr int kMost = 7;
     TS_INLINE void load(const PackedQ3_K& b, int sub, Columns& c) {
         const F32x16 d = f_load_f16(b.d);
         for (int h = 0; h < 2; ++h) {  // scale i: low 4 bits in byte i % 8 (high nibble from 8 on), high 2 in byte 8 + i % 4
@@ -191,6 +199,7 @@ TS_INLINE void load_all_scales(const Packed& b, AllScales& all) {
 }
 
 struct PanelQ4_K : Panel<256, 0, false, true> {
+    static constexpr int kMost = 15;
     static constexpr bool kAllScales = true;
     TS_INLINE void load_quads(const PackedQ4_K& b, int sub, Columns& c) { load_nibbles(b.quads[sub], c.quads); }
     TS_INLINE void load(const PackedQ4_K& b, int sub, Columns& c) {
@@ -200,6 +209,7 @@ struct PanelQ4_K : Panel<256, 0, false, true> {
 };
 
 struct PanelQ5_K : Panel<256, 0, false, true> {
+    static constexpr int kMost = 31;
     static constexpr bool kAllScales = true;
     TS_INLINE void load_quads(const PackedQ5_K& b, int sub, Columns& c) {
         load_nibbles(b.parts[sub].quads, c.quads);
@@ -212,6 +222,7 @@ struct PanelQ5_K : Panel<256, 0, false, true> {
 };
 
 struct PanelQ6_K : Panel<256, 32, true, false> {
+    static constexpr int kMost = 63;
     TS_INLINE void load(const PackedQ6_K& b, int sub, Columns& c) {
         const F32x16 d = f_load_f16(b.d);
         load_nibbles(b.parts[sub].low, c.quads);
@@ -233,6 +244,7 @@ struct PanelIQ4_XS : Panel<256, 128, false, false> {
 };
 
 struct PanelTQ2_0 : Panel<256, 1, false, false> {
+    static constexpr int kMost = 3;
     TS_INLINE void load(const PackedTQ2_0& b, int sub, Columns& c) {
         load_pairs(b.quads[2 * sub], c.quads);
         load_pairs(b.quads[2 * sub + 1], c.quads + 4);
@@ -246,6 +258,7 @@ TS_INLINE F32x16 load_scale(const uint16_t* p, const Columns& c) { return c.bf16
 
 template <int columns, int group>
 struct PanelG4 : Panel<columns, 0, false, true> {
+    static constexpr int kMost = 15;
     TS_INLINE void load(const PackedG4<columns, group>& b, int sub, Columns& c) {
         const int index = sub * 32 / group;
         load_nibbles(b.quads[sub], c.quads);

@@ -208,6 +208,42 @@ TS_INLINE void dot_quads(Dot* dots, const Factors& w, const uint8_t* const* x, i
 }
 TS_INLINE I32x16 dot_sum(Dot d) { return {d.a, d.b}; }
 
+// The same of bytes: 16-bit sums of 2 products each, of the high bytes of activations and of the low ones.
+struct ByteDot { __m256i high_a, high_b, low_a, low_b; };
+
+TS_INLINE ByteDot byte_dot_zero() {
+    const __m256i zero = _mm256_setzero_si256();
+    return {zero, zero, zero, zero};
+}
+TS_INLINE void byte_dot_quad(ByteDot& d, Bytes64 w, const uint8_t* x) {
+    int32_t high, low;
+    std::memcpy(&high, x, 4);
+    std::memcpy(&low, x + 4, 4);
+    const __m256i h = _mm256_set1_epi32(high), l = _mm256_set1_epi32(low);
+    d.high_a = _mm256_add_epi16(d.high_a, _mm256_maddubs_epi16(w.a, h));
+    d.high_b = _mm256_add_epi16(d.high_b, _mm256_maddubs_epi16(w.b, h));
+    d.low_a = _mm256_add_epi16(d.low_a, _mm256_maddubs_epi16(w.a, l));
+    d.low_b = _mm256_add_epi16(d.low_b, _mm256_maddubs_epi16(w.b, l));
+    asm("" : "+x"(d.high_a), "+x"(d.high_b), "+x"(d.low_a), "+x"(d.low_b));  // a tree of sums would not fit the registers
+}
+TS_INLINE void add_byte_dot(Dot& total, const ByteDot& d) {
+    const __m256i one = _mm256_set1_epi16(1), high = _mm256_set1_epi16(256);
+    total.a = _mm256_add_epi32(total.a, _mm256_add_epi32(_mm256_madd_epi16(d.high_a, high), _mm256_madd_epi16(d.low_a, one)));
+    total.b = _mm256_add_epi32(total.b, _mm256_add_epi32(_mm256_madd_epi16(d.high_b, high), _mm256_madd_epi16(d.low_b, one)));
+}
+
+// `count` columns, as store_quads() leaves them, to 4 high and 4 low bytes a quad: value = 256 * high + low, both signed.
+TS_INLINE void split_bytes(const uint8_t* quads, int64_t count, uint8_t* bytes) {
+    const __m256i order = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15));
+    for (int64_t i = 0; i < count; i += 16) {
+        const __m256i both = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(quads + 2 * i));
+        const __m256i low = _mm256_srai_epi16(_mm256_slli_epi16(both, 8), 8);
+        const __m256i high = _mm256_srai_epi16(_mm256_sub_epi16(both, low), 8);
+        const __m256i packed = _mm256_shuffle_epi8(_mm256_packs_epi16(high, low), order);
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(bytes + 2 * i), packed);
+    }
+}
+
 // Each quad: columns 0, 2, then 1, 3, as 16-bit integers.
 TS_INLINE void store_quads(uint8_t* p, I32x16 q) {
     const __m256i in_order = _mm256_permute4x64_epi64(_mm256_packs_epi32(q.a, q.b), 0xd8);
