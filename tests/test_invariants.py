@@ -68,15 +68,19 @@ class Case:
         config = ExecutorConfig(threads, (blocks,) * groups, CONTEXT, **settings)
         return NativeExecutor(self.model.program, self.model.source, config)
 
-    def answers(self, executor: NativeExecutor, requests: list[Request], **settings: Any) -> list[Answer]:
-        """What an engine of its own gives; memory is filled with NaN before."""
+    def answers(
+        self, executor: NativeExecutor, requests: list[Request], *, runs_on: bool = True, **settings: Any
+    ) -> list[Answer]:
+        """What an engine of its own gives, steps laid out ahead where they can be; memory is filled with NaN before."""
         executor.poison()
         engine = Engine(executor, EngineConfig(self.model.config.vocab_size, CONTEXT, **settings))
         answers: dict[Request, Answer] = {request: [] for request in requests}
         for request in requests:
             engine.submit(request)
         while engine.has_work:
-            for event in engine.step():
+            engine.begin()
+            engine.finish(lambda: runs_on)
+            for event in engine.take_events():
                 if isinstance(event, NewToken):
                     answers[event.request].append((event.token_id, event.logprob, event.alternatives))
                 elif isinstance(event, Finished):
@@ -86,7 +90,7 @@ class Case:
     def alone(self, kinds: tuple[Sampling, ...] = KINDS, **settings: Any) -> list[Answer]:
         """Each request with the engine to itself, its prompt in as few chunks as can be, on one thread."""
         executor = self.executor(**settings)
-        return [self.answers(executor, [request])[0] for request in self.requests(kinds)]
+        return [self.answers(executor, [request], runs_on=False)[0] for request in self.requests(kinds)]
 
 
 @pytest.fixture(scope="module")

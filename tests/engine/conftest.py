@@ -12,7 +12,7 @@ from twostroke.engine.config import EngineConfig
 from twostroke.engine.engine import Engine
 from twostroke.engine.events import Event, Finished, HiddenRows, NewToken
 from twostroke.engine.request import GenerationParams, Request
-from twostroke.native.batch import Batch, BatchChunk, ByteArray, FloatArray, Sampling, StepResult
+from twostroke.native.batch import Batch, BatchChunk, ByteArray, FloatArray, IntArray, Sampling, StepResult
 from twostroke.program.builder import Builder
 from twostroke.program.cost import CostModel, Storage
 from twostroke.program.passes import fuse
@@ -55,6 +55,7 @@ class FakeExecutor:
         self.cost = tiny_cost()
         self.blocks = [np.full((count, block_tokens), -1, np.int64) for count in num_blocks]
         self.batches: list[Batch] = []
+        self.num_ahead = 0  # of them, that were laid out before their tokens were known
         self.fails_at: int | None = None
 
     @property
@@ -71,13 +72,23 @@ class FakeExecutor:
             pool[block_id] = content
 
     def submit(self, batch: Batch, output: str | None = None) -> Batch:
-        assert 0 < batch.num_tokens <= self.max_step_tokens
+        self.start(batch)
+        return self.batches[-1]
+
+    def lay_out(self, batch: Batch, output: str | None = None) -> Batch:
+        return batch
+
+    def start(self, batch: Batch, token_ids: IntArray | None = None) -> None:
         if self.fails_at == len(self.batches):
             self.fails_at = None
             raise OSError("the fake executor was told to fail")
+        if token_ids is not None:
+            self.num_ahead += 1
+            for chunk, token_id in zip(batch.chunks, token_ids, strict=True):
+                chunk.token_ids[:] = token_id
+        assert 0 < batch.num_tokens <= self.max_step_tokens
         self.batches.append(batch)
         self._write(batch)
-        return batch
 
     def collect(self, handle: Batch) -> StepResult:
         assert handle is self.batches[-1]

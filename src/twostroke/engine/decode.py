@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from twostroke.engine.plan import Chunk
 from twostroke.engine.queues import Queues
-from twostroke.engine.request import Request
+from twostroke.engine.request import Request, State
 from twostroke.engine.speculation import MOST_RUNNING, Speculation
+from twostroke.kvcache.cache import KVCache
 from twostroke.program.phase import Phase
 
 
@@ -30,6 +31,17 @@ def decode_chunks(queues: Queues, budget: int, speculation: Speculation) -> list
             chunks[index] = _with_drafts(queues, chunk, speculation.drafts(chunk.request, len(chunks), left))
             left -= chunks[index].length - 1
     return chunks
+
+
+def goes_on(chunk: Chunk, cache: KVCache) -> bool:
+    """Whether after this chunk, which is under way, its request decodes one row more unless its token ends it: it has
+    room for the row, and what is sampled there hangs on nothing that is not known yet."""
+    request, end = chunk.request, chunk.start + chunk.length
+    is_plain = chunk.samples and chunk.num_outputs == 1 and not chunk.drafts
+    is_free = request.constraint is None and not request.sampling.has_penalties
+    is_last = request.num_generated + 1 == request.max_tokens
+    has_room = cache.blocks_for(end + 1) <= request.table.num_blocks
+    return request.state is not State.FINISHED and is_plain and is_free and has_room and not is_last
 
 
 def _with_drafts(queues: Queues, chunk: Chunk, drafts: Sequence[int]) -> Chunk:

@@ -1,9 +1,10 @@
 """Engine: several requests at once, one step at a time. Owns the step's sequence; used by one thread at a time."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from twostroke.engine.config import EngineConfig
 from twostroke.engine.constraint import fill, new_mask
@@ -127,26 +128,34 @@ class Engine:
         self._under_way = UnderWay(plan, handle, started, perf_counter(), self._uncounted_s)
         self._uncounted_s = 0.0
 
-    def finish(self) -> None:
-        """Waits for the step under way, where there is one, and takes in what it brought."""
+    def finish(self, goes_on: Callable[[], bool] | None = None) -> None:
+        """Waits for the step under way, where there is one, and takes in what it brought.
+
+        Where `goes_on`, asked when the step is done, says so, and nothing of the next one was open but its tokens, that
+        one was laid out beside it, and is started with them at once.
+        """
         step = self._under_way
         if step is None:
             return
         self._enter()
         called = perf_counter()
         try:
+            following = None if goes_on is None else self._foresee(step.plan)
             result, hidden = self._collect(step)
             collected, self._under_way = perf_counter(), None
+            if following is not None and goes_on is not None and goes_on():
+                self._run_on(*following, result, collected)
             progress = self._scheduler.commit(step.plan, result, hidden)
         except BaseException as error:  # some of it may have been taken in, unless it is still under way
-            if isinstance(error, Exception) or self._under_way is None:
-                self._under_way = None
+            is_under_way = self._under_way is step
+            if isinstance(error, Exception) or not is_under_way:
+                self._under_way = None if is_under_way else self._under_way
                 self._fail(step.plan, error)
             if not isinstance(error, Exception):
                 raise
             return
-        seconds = step.seconds(result.seconds, called, collected, perf_counter())
-        self._taken_in = TakenIn(step, progress, result.seconds, seconds)
+        ended = perf_counter() if self._under_way is None else collected
+        self._taken_in = TakenIn(step, progress, result.seconds, step.seconds(result.seconds, called, collected, ended))
 
     def take_events(self) -> list[Event]:
         """Events not returned yet, those of cancellations among them."""
@@ -187,6 +196,19 @@ class Engine:
         if step.plan.wants_hidden:
             return self._executor.collect_value(step.handle)
         return self._executor.collect(step.handle), None
+
+    def _foresee(self, plan: StepPlan) -> tuple[StepPlan, Any] | None:
+        """The step after the one under way, laid out but for its tokens, where that can be."""
+        following = self._scheduler.foresee(plan)
+        if following is None:
+            return None
+        return following, self._executor.lay_out(following.batch_of_unknown(self.cache.block_tokens))
+
+    def _run_on(self, plan: StepPlan, handle: Any, result: StepResult, started: float) -> None:
+        """Starts the step that was foreseen with the tokens that came, if it is what follows them."""
+        if self._scheduler.is_next(plan, result):
+            self._executor.start(handle, result.token_ids)
+            self._under_way = UnderWay(plan, handle, started, perf_counter())
 
     def _enter(self) -> None:
         """Enters the step that was taken in: in the ledger, with those who learn from it, and as events.

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from twostroke.native.batch import Batch, ByteArray, FloatArray, StepResult
+from twostroke.native.batch import Batch, ByteArray, FloatArray, IntArray, StepResult
 from twostroke.program.cost import CostModel
 
 
@@ -41,6 +41,12 @@ class Executor(Protocol):
     def submit(self, batch: Batch, output: str | None = None) -> Any:
         """Starts a step, which may go on without its caller, and returns a handle. What the batch holds is read until
         that is collected."""
+
+    def lay_out(self, batch: Batch, output: str | None = None) -> Any:
+        """The handle of a step that does not run yet, for `start`."""
+
+    def start(self, handle: Any, token_ids: IntArray | None = None) -> None:
+        """Starts a step that was laid out, with these tokens, (num_tokens,), instead of the batch's."""
 
     def collect(self, handle: Any) -> StepResult:
         """Waits for the step and returns its outputs; after an interrupt, once more."""

@@ -23,6 +23,7 @@ class PromptLookup:
         self._length = num_tokens
         self._ends: dict[tuple[int, ...], int] = {}
         self._num_indexed = 0
+        self._latest: tuple[int, ...] = ()
         self._judged: tuple[int, list[int]] | None = None  # a draft and where it starts
         self._num_judged = 0
         self.acceptance = [0.0] * MOST_DRAFTED
@@ -44,6 +45,15 @@ class PromptLookup:
         if self._judged is None:
             self._judged = known, draft
         return draft
+
+    def prepare(self, tokens: IntArray) -> None:
+        """Looks at the request's tokens so far, so that `has_draft` is quick."""
+        self._index(tokens)
+        self._latest = tuple(tokens[1 - self._length :].tolist())
+
+    def has_draft(self, token_id: int) -> bool:
+        """Whether there is a draft once this token follows those of `prepare`."""
+        return (*self._latest, token_id) in self._ends
 
     def _index(self, tokens: IntArray) -> None:
         """Where each run of tokens ends, the very last one left out; of equal runs the latest."""

@@ -117,7 +117,7 @@ class EngineLoop:
             with self._changed:
                 self._read_notes()
             self._engine.begin()
-            self._engine.finish()
+            self._engine.finish(lambda: not (self._notes or self._abandoned or self._num_pausing))
             with self._changed:
                 self._read_notes()  # who came meanwhile is in the next step
                 goes_on = not self._num_pausing

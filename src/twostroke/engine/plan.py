@@ -65,6 +65,11 @@ class StepPlan(NamedTuple):
         """The same step in numbers. Arrays are views of the requests' own; running the step must not change them."""
         return Batch(tuple(_batch_chunk(chunk, block_tokens) for chunk in self.chunks))
 
+    def batch_of_unknown(self, block_tokens: int) -> Batch:
+        """The same where no row's token is known yet: 0 stands for it."""
+        chunks = self.batch(block_tokens).chunks
+        return Batch(tuple(chunk._replace(token_ids=np.zeros_like(chunk.token_ids)) for chunk in chunks))
+
 
 def next_chunk(request: Request, max_rows: int) -> Chunk:
     """The request's next rows, `max_rows` at most, up to the end of their phase."""

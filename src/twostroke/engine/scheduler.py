@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from twostroke.engine.allowance import Allowance
 from twostroke.engine.config import EngineConfig
-from twostroke.engine.decode import decode_chunks
+from twostroke.engine.decode import decode_chunks, goes_on
 from twostroke.engine.events import HiddenRows, NewToken
 from twostroke.engine.pace import Pace
 from twostroke.engine.plan import Chunk, StepPlan
@@ -64,6 +64,30 @@ class Scheduler:
         allowance = Allowance(rows, config.max_chunk_tokens, room.seconds, self.pace.step_time.added)
         lagging = prefill_chunks(queues, allowance, config.max_running)
         return StepPlan((*decode, *lagging), len(decode), room.target_s if lagging else None)
+
+    def foresee(self, plan: StepPlan) -> StepPlan | None:
+        """The step after `plan`, which is under way, all but its tokens: those that `plan` brings, a row each. None
+        where more than the tokens is open: who ends, who comes, what a request may say next, which blocks it gets."""
+        queues, chunks = self.queues, plan.chunks
+        if queues.waiting or len(chunks) != len(queues.running):
+            return None
+        if not all(goes_on(chunk, self.queues.cache) for chunk in chunks):
+            return None
+        for chunk in chunks:
+            self.speculation.prepare(chunk.request, len(chunks))
+        following = (Chunk(c.start + c.length, 1, 1, c.request, phase=Phase.DECODE) for c in chunks)
+        return StepPlan(tuple(following), len(chunks))
+
+    def is_next(self, plan: StepPlan, result: StepResult) -> bool:
+        """Whether a plan that was foreseen is what follows now that its tokens are there: none ends a request, and for
+        none there are drafts."""
+        requests = [chunk.request for chunk in plan.chunks]
+        return all(
+            token_id >= 0
+            and (request.params.ignore_eos or token_id not in request.params.stop_ids)
+            and not self.speculation.may_draft(request, len(requests), token_id)
+            for request, token_id in zip(requests, result.token_ids.tolist(), strict=True)
+        )
 
     def commit(self, plan: StepPlan, result: StepResult, hidden: FloatArray | None = None) -> Progress:
         """Takes a step's outputs into its requests; those that end give back their blocks. `hidden` is the program's

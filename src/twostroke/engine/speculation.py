@@ -28,7 +28,7 @@ class Speculation:
 
     def drafts(self, request: Request, num_running: int, most: int) -> Sequence[int]:
         """Tokens to try after the request's latest, `most` at most, beside `num_running` rows without any."""
-        if not self._enabled or num_running > MOST_RUNNING or request.constraint is not None:
+        if not self._looks_at(request, num_running):
             return ()
         if request.lookup is None:
             request.lookup = PromptLookup()
@@ -36,6 +36,20 @@ class Speculation:
         room = request.max_tokens - request.num_generated - 1  # one token comes without a draft
         most = min(most, room, len(draft))
         return draft[: self.best_length(request.lookup.acceptance, num_running, most)] if most > 0 else ()
+
+    def prepare(self, request: Request, num_running: int) -> None:
+        """Makes `may_draft` quick, of the token after the request's latest."""
+        if self._looks_at(request, num_running) and request.lookup is not None:
+            request.lookup.prepare(request.tokens[: request.num_tokens])
+
+    def may_draft(self, request: Request, num_running: int, token_id: int) -> bool:
+        """Whether `drafts` is to be asked once `token_id` has followed."""
+        if not self._looks_at(request, num_running):
+            return False
+        return request.lookup is None or request.lookup.has_draft(token_id)
+
+    def _looks_at(self, request: Request, num_running: int) -> bool:
+        return self._enabled and num_running <= MOST_RUNNING and request.constraint is None
 
     def best_length(self, acceptance: Sequence[float], num_running: int, most: int) -> int:
         """Drafted tokens, 0 to `most`, that promise most tokens a second. A number of rows not seen yet is taken to

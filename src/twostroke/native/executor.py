@@ -1,7 +1,7 @@
 """The native executor: a Program made fast. Owns the checks of everything that crosses into C++.
 
-`submit` checks a batch and starts it, `collect` takes part in it and waits: sampling included, without the GIL. In
-between the caller's thread is free, while the other threads are at work.
+`submit` checks a batch and starts it (`lay_out` and `start` are its halves), `collect` takes part in it and waits:
+sampling included, without the GIL. In between the caller's thread is free, while the other threads are at work.
 Not thread-safe: one thread at a time (the engine's loop sees to that).
 """
 
@@ -54,14 +54,17 @@ class ExecutorConfig(NamedTuple):
 
 
 class Handle(NamedTuple):
-    """A step that was started: what it reads, and the arrays that its outputs come to."""
+    """A step that was laid out: what it reads, and the arrays that its outputs come to. `rows`: the tokens of them all,
+    which `arrays` refer to."""
 
     batch: Batch
     arrays: _core.StepArrays
+    rows: IntArray
     token_ids: IntArray
     logprobs: FloatArray
     top_ids: IntArray
     top_logprobs: FloatArray
+    value_id: int
     value: FloatArray | None
 
 
@@ -135,8 +138,15 @@ class NativeExecutor:
         for numbers that a correct engine never sends, and ConfigError in a process forked after the executor was made:
         its threads are not there.
         """
+        handle = self.lay_out(batch, output)
+        self.start(handle)
+        return handle
+
+    def lay_out(self, batch: Batch, output: str | None = None) -> Handle:
+        """All of `submit` but starting, which may be done while another step is under way. Raises what that does."""
         self._check_process()
-        arrays = self._lay_out(batch)
+        rows = np.concatenate([chunk.token_ids for chunk in batch.chunks]) if batch.chunks else np.empty(0, np.int32)
+        arrays = self._arrays(batch, rows)
         num_outputs = batch.num_outputs
         num_top = max(0, *(chunk.sampling.num_logprobs for chunk in batch.chunks))
         value_id, value = -1, None
@@ -144,19 +154,26 @@ class NativeExecutor:
             name = self.program.outputs[output]
             value_id = self._value_ids[name]
             value = np.empty((num_outputs, self.program.values[name].dim), np.float32)
-        handle = Handle(
+        return Handle(
             batch,
             arrays,
+            rows,
             np.empty(num_outputs, np.int32),
             np.empty(num_outputs, np.float32),
             np.full((num_outputs, num_top), -1, np.int32),
             np.full((num_outputs, num_top), np.nan, np.float32),
+            value_id,
             value,
         )
-        self._core.begin(
-            arrays, handle.token_ids, handle.logprobs, handle.top_ids, handle.top_logprobs, value_id, value
-        )
-        return handle
+
+    def start(self, handle: Handle, token_ids: IntArray | None = None) -> None:
+        """Start a step that was laid out: once. `token_ids`, (num_tokens,), take the place of the batch's; they are
+        those that a step before brought, and not checked again."""
+        self._check_process()
+        if token_ids is not None:
+            handle.rows[:] = token_ids
+        outputs = handle.token_ids, handle.logprobs, handle.top_ids, handle.top_logprobs
+        self._core.begin(handle.arrays, *outputs, handle.value_id, handle.value)
 
     def collect(self, handle: Handle) -> StepResult:
         """Take part in the step, and return its outputs once it is done: again, if one asks again."""
@@ -170,12 +187,12 @@ class NativeExecutor:
             raise ValueError("no output of the program was asked for when the step was submitted")
         return self.collect(handle), handle.value
 
-    def _lay_out(self, batch: Batch) -> _core.StepArrays:
+    def _arrays(self, batch: Batch, rows: IntArray) -> _core.StepArrays:
         chunks = batch.chunks
         if not chunks or any(len(chunk.block_ids) != len(self.num_blocks) for chunk in chunks):
             raise ValueError(f"a step needs chunks, each with {len(self.num_blocks)} block tables")
         return self._core.lay_out(
-            np.concatenate([chunk.token_ids for chunk in chunks]) if len(chunks) > 1 else chunks[0].token_ids,
+            rows,
             np.array([_shape_row(chunk) for chunk in chunks], dtype=np.int64),
             [ids for chunk in chunks for ids in chunk.block_ids],
             [chunk.targets for chunk in chunks],
