@@ -29,10 +29,10 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     try:
         while head := await reader.readuntil(b"\r\n\r\n"):
             arrived = time.perf_counter()
-            _, path, _ = head.decode().split("\r\n")[0].split()
+            path, _, query = head.decode().split()[1].partition("?")
             headers = dict(line.lower().split(": ", 1) for line in head.decode().split("\r\n")[1:] if line)
             body = await reader.readexactly(int(headers.get("content-length", 0)))
-            if not await answer(path, headers, body, writer, arrived):
+            if not await answer(path, headers, body, writer, arrived, query):
                 break
     except (asyncio.IncompleteReadError, ConnectionError):
         pass
@@ -40,7 +40,9 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.close()
 
 
-async def answer(path: str, headers: dict[str, str], body: bytes, writer: asyncio.StreamWriter, arrived: float) -> bool:
+async def answer(
+    path: str, headers: dict[str, str], body: bytes, writer: asyncio.StreamWriter, arrived: float, query: str
+) -> bool:
     """Whether the connection is kept."""
     if path == "/log":
         return send_json(writer, 200, LOG)
@@ -59,6 +61,7 @@ async def answer(path: str, headers: dict[str, str], body: bytes, writer: asynci
     if script.get("plain"):
         return send_json(writer, 200, {"choices": [{"message": {"content": "all at once"}}]})
     entry: dict[str, Any] = {"read": arrived, "writes": [], "body": request, "key": headers.get("authorization")}
+    entry["query"] = query
     LOG.append(entry)
     return await stream(request, script, writer, entry["writes"])
 

@@ -21,7 +21,7 @@ def test_every_metric_of_a_steady_answer() -> None:
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
 def test_reasoning_is_the_first_token_but_not_the_first_content(name: str) -> None:
-    """The role alone brings no token."""
+    """The role alone brings no token (BEN-01)."""
     events = [(0.05, delta("", role="assistant")), (0.1, delta("hm", name)), (0.2, delta("hm", name)), (0.3, delta())]
     record = record_of([*events, (0.3, finish()), (0.3, usage(5, 3)), (0.3, DONE)])
     assert (record.ttft, record.first_content) == (pytest.approx(0.1), pytest.approx(0.3))
@@ -36,7 +36,7 @@ def test_any_output_is_a_delta(field: dict[str, object]) -> None:
 
 
 def test_several_tokens_a_delta() -> None:
-    """TPOT takes the tokens from usage: 10 deltas of 3 tokens are 30 tokens, not 10."""
+    """TPOT takes the tokens from usage: 10 deltas of 3 tokens are 30 tokens, not 10 (BEN-03)."""
     events = [(0.5 + 0.03 * index, delta("one two three")) for index in range(10)]
     record = record_of([*events, (0.77, finish()), (0.77, usage(5, 30)), (0.77, DONE)])
     assert record.tpot == pytest.approx(0.27 / 29)
@@ -44,13 +44,14 @@ def test_several_tokens_a_delta() -> None:
 
 
 def test_whitespace_is_counted_by_the_server() -> None:
+    """Case BEN-07."""
     events = [(0.1 + 0.01 * index, delta(" ")) for index in range(15)]
     record = record_of([*events, (0.3, finish()), (0.3, usage(5, 15)), (0.3, DONE)])
     assert (record.output_tokens, record.tpot) == (15, pytest.approx(0.01))
 
 
 def test_hidden_reasoning_is_counted_but_no_time_per_token() -> None:
-    """100 tokens of which 80 are not shown: the 20 that come in 0.19 s take 10 ms each, not 1.9."""
+    """100 tokens of which 80 are not shown: the 20 that come in 0.19 s take 10 ms each, not 1.9 (BEN-10)."""
     events = [(2.0 + 0.01 * index, delta()) for index in range(20)]
     hidden = usage(5, 100, completion_tokens_details={"reasoning_tokens": 80})
     record = record_of([*events, (2.2, finish()), (2.2, hidden), (2.2, DONE)])
@@ -67,6 +68,7 @@ def test_reasoning_that_is_shown_is_among_the_tokens_of_the_stream() -> None:
 
 
 def test_usage_on_the_last_chunk_and_null_before() -> None:
+    """Case BEN-12."""
     record = steady(3)
     assert (record.usage.prompt, record.usage.completion) == (50, 3)
 

@@ -83,8 +83,30 @@ def test_a_dataset_in_all_its_forms(tmp_path: Path) -> None:
     assert again == first
 
 
+def test_calls_of_tools_are_sent_as_they_are_and_their_results_answered(tmp_path: Path) -> None:
+    ask = {"role": "user", "content": "What is 2 + 2?"}
+    call = {"role": "assistant", "content": None, "tool_calls": [{"id": "a", "function": {"name": "add"}}]}
+    result = {"role": "tool", "content": "4", "tool_call_id": "a"}
+    source = dataset(tmp_path, {"messages": [ask, call, result], "max_tokens": None, "output_tokens": 7})
+    turns = source.conversation(0).turns
+    assert [turn.messages for turn in turns] == [(ask,), (call, result)]
+    assert [turn.output_tokens for turn in turns] == [7, 7]
+
+
 @pytest.mark.parametrize(
-    "line", ["{", "[]", "{}", '{"messages": []}', '{"messages": [3]}', '{"prompt": ""}', "[" * 50_000]
+    "line",
+    [
+        "{",
+        "[]",
+        "{}",
+        '{"messages": []}',
+        '{"messages": [3]}',
+        '{"messages": [{"role": "user", "content": null}]}',
+        '{"messages": [{"role": "assistant", "content": "of nobody\'s"}]}',
+        '{"prompt": ""}',
+        *(f'{{"prompt": "x", "max_tokens": {bound}}}' for bound in ("true", "0", "-1", "2.5", '"9"')),
+        "[" * 50_000,
+    ],
 )
 def test_a_line_that_is_none_is_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "data.jsonl"

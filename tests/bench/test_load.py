@@ -86,7 +86,8 @@ def test_stages() -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"concurrency": "1.5"}, {"concurrency": "x"}, {"rate": "0"}, {"rate": "1,,2"}, {"rate": "inf"}]
+    "fields",
+    [{"concurrency": "1.5"}, {"concurrency": "x"}, {"rate": "0"}, {"rate": "1,,2"}, {"rate": "inf"}, {"rate": "1e300"}],
 )
 def test_loads_that_are_none(fields: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=next(iter(fields))):
@@ -104,6 +105,8 @@ def test_loads_that_are_none(fields: dict[str, str]) -> None:
         ({"turns": 0}, "turns"),
         ({"requests": 0}, "requests"),
         ({"timeout": 0.0}, "timeout"),
+        ({"seed": -1}, "seed must be from 0"),
+        ({"seed": 2**64}, "seed must be from 0"),
         ({"endpoint": "responses"}, "chat, completions"),
     ],
 )

@@ -54,6 +54,7 @@ def test_measured_times_are_the_servers(run: Run, log: Log, concurrency: str) ->
 
 
 def test_reasoning_tokens_a_delta_and_cached_tokens(run: Run, log: Log) -> None:
+    """Cases BEN-01, BEN-03 and, of the cached ones, BEN-05."""
     script = {"first": 0.05, "gap": 0.02, "chunks": 11, "reasoning": 5, "per_chunk": 3, "cached": 12}
     test = run(script, concurrency="4")
     (figures,), writes = test.stages, [entry["writes"] for entry in log(test)]
@@ -137,7 +138,8 @@ def test_two_hundred_streams_at_a_time(run: Run, log: Log) -> None:
 
 
 def test_prompts_are_all_different_over_a_whole_sweep(run: Run, log: Log) -> None:
-    test = run(QUICK, concurrency="1,2,3", warmup=2)
+    """Of one fixed seed (BEN-05, BEN-15)."""
+    test = run(QUICK, concurrency="1,2,3", warmup=2, seed=7)
     prompts = Counter(entry["body"]["messages"][0]["content"] for entry in log(test))
     assert (len(prompts), max(prompts.values())) == (18, 1)
     assert not any("sent before" in doubt for stage in test.stages for doubt in stage.doubts)
@@ -145,6 +147,7 @@ def test_prompts_are_all_different_over_a_whole_sweep(run: Run, log: Log) -> Non
 
 
 def test_identical_prompts_are_flagged(run: Run) -> None:
+    """Case BEN-15."""
     (figures,) = run(QUICK, shared_prefix=1.0).stages
     assert any("3 of 4 prompts were sent before" in doubt for doubt in figures.doubts)
 
@@ -232,6 +235,11 @@ def test_the_key_goes_out_in_a_header_only(run: Run, log: Log) -> None:
     test = run(QUICK, api_key="sesame")
     assert {entry["key"] for entry in log(test)} == {"bearer sesame"}
     assert "sesame" not in repr(test)
+
+
+def test_a_query_goes_with_every_request(run: Run, log: Log) -> None:
+    test = run(QUICK, path="/v1?api-version=3")
+    assert {entry["query"] for entry in log(test)} == {"api-version=3"} and test.endpoint.model == "mock"
 
 
 def test_servers_that_cannot_be_used(run: Run) -> None:

@@ -9,10 +9,10 @@ import os
 import ssl
 from collections.abc import Mapping
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 import h11
 
+from twostroke.bench.address import Address
 from twostroke.bench.wire import FailedRequestError, Sink, Wire
 from twostroke.errors import ConfigError
 
@@ -23,22 +23,17 @@ class Client:
     """Connections to the host of `url`, as many as there are requests at a time; the key goes into a header only."""
 
     def __init__(self, url: str, api_key: str | None, timeout: float) -> None:
-        parts = urlsplit(url)
-        try:
-            port = parts.port
-        except ValueError:
-            raise ConfigError(f"url: the port of {url} is no number up to 65535") from None
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(f"url must look like http://127.0.0.1:8000, not {url!r}")
-        self._host, self._timeout = parts.hostname, timeout
-        self.origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-        self._port = port or (443 if parts.scheme == "https" else 80)
-        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
-        self._headers = [("host", parts.netloc.rpartition("@")[2]), ("accept", "text/event-stream, application/json")]
+        self._address, self._timeout = Address.parse(url), timeout
+        self._tls = ssl.create_default_context() if self._address.scheme == "https" else None
+        self._headers = [("host", self._address.authority), ("accept", "text/event-stream, application/json")]
         self._headers += [("content-type", "application/json"), ("user-agent", "twostroke")]
         if api_key:
             self._headers.append(("authorization", f"Bearer {_header_text(api_key)}"))
         self._idle: list[Wire] = []
+
+    @property
+    def origin(self) -> str:
+        return self._address.origin
 
     async def __aenter__(self) -> Self:
         return self
@@ -73,7 +68,7 @@ class Client:
 
     async def _exchange(self, method: str, path: str, body: bytes, sink: Sink) -> None:
         headers = [*self._headers, ("content-length", str(len(body)))]
-        request = h11.Request(method=method, target=path, headers=headers)
+        request = h11.Request(method=method, target=path + self._address.query, headers=headers)
         try:
             async with asyncio.timeout(self._timeout):
                 wire, is_reused = await self._take()
@@ -99,7 +94,7 @@ class Client:
     async def _connect(self) -> Wire:
         loop = asyncio.get_running_loop()
         try:
-            _, wire = await loop.create_connection(Wire, self._host, self._port, ssl=self._tls)
+            _, wire = await loop.create_connection(Wire, self._address.host, self._address.port, ssl=self._tls)
         except ssl.SSLError as error:
             raise FailedRequestError("cannot connect", error.reason or str(error)) from None
         except OSError as error:

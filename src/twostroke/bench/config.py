@@ -53,6 +53,8 @@ class LoadTestConfig:
         self._check_range("timeout", self.timeout, 0.001, 86_400)
         self._check_range("requests", self.requests, 1, 10_000_000)
         self._check_range("seconds", self.seconds, 0.001, 7 * 86_400)
+        if self.seed is not None and not 0 <= self.seed < 2**64:
+            raise ConfigError(f"seed must be from 0 to 2^64 - 1, not {self.seed}")
         for name in ("endpoint", "arrivals", "shape"):
             self._check_choice(name)
         if self.concurrency is not None and self.rate is not None:

@@ -16,6 +16,8 @@ Message = Mapping[str, Any]
 
 DEFAULT_SHAPE = "100/300"
 _MAX_LINE_BYTES = 64 << 20
+_BOUNDS = ("output_tokens", "max_completion_tokens", "max_tokens")  # of an answer; the first that is given
+_ASKING = ("user", "tool")  # roles after which an answer is due
 _ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant"}
 
 
@@ -138,9 +140,14 @@ class Dataset:
         value = value.get("body", value) if isinstance(value, dict) else value
         groups = _groups(_messages(value)) if isinstance(value, dict) else []
         if not groups:
-            raise InvalidRequestError(f"{self._path}: line {number:,} has no messages, conversations or prompt")
-        asked = value.get("output_tokens", value.get("max_completion_tokens", value.get("max_tokens")))
-        return groups, asked if isinstance(asked, int) and asked > 0 else None
+            needed = "prompt, and no messages or conversations with a user's"
+            raise InvalidRequestError(f"{self._path}: line {number:,} has no {needed}")
+        for name in _BOUNDS:
+            if (asked := value.get(name)) is not None:
+                if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
+                    raise InvalidRequestError(f"{self._path}: line {number:,}: {name} is no whole number above 0")
+                return groups, asked
+        return groups, None
 
 
 def open_source(config: LoadTestConfig, scale: Scale, seed: int) -> MadeUp | Dataset:
@@ -164,20 +171,22 @@ def _messages(value: Mapping[str, Any]) -> list[Message]:
             return []
         role = item.get("role", item.get("from"))
         content = item.get("content", item.get("value"))
-        if not isinstance(role, str) or content is None:
+        if not isinstance(role, str) or (content is None and not item.get("tool_calls")):
             return []
-        found.append({"role": _ROLES.get(role, role), "content": content})
+        calls = {name: item[name] for name in ("tool_calls", "tool_call_id") if item.get(name)}
+        found.append({"role": _ROLES.get(role, role), "content": content, **calls})
     return found
 
 
 def _groups(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
-    """Messages cut after each stretch of users' ones, where an answer is due; what follows the last is left out."""
+    """Messages cut after each stretch of users' and tools' ones, where an answer is due; what follows the last is left
+    out."""
     groups: list[tuple[Message, ...]] = []
     group: list[Message] = []
     for index, message in enumerate(messages):
         group.append(message)
-        is_last = index + 1 == len(messages) or messages[index + 1]["role"] != "user"
-        if message["role"] == "user" and is_last:
+        is_last = index + 1 == len(messages) or messages[index + 1]["role"] not in _ASKING
+        if message["role"] in _ASKING and is_last:
             groups.append(tuple(group))
             group = []
     return groups

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import urlsplit
 
+from twostroke.bench.address import Address
 from twostroke.bench.config import LoadTestConfig
 from twostroke.errors import ConfigError
 
@@ -43,8 +43,9 @@ class Endpoint:
 
     @classmethod
     def of(cls, config: LoadTestConfig) -> "Endpoint":
-        """Raises ConfigError for extra fields that are no JSON object, or are this generator's own."""
-        path = urlsplit(config.url).path.rstrip("/")
+        """Raises ConfigError for a URL that is none, and for extra fields that are no JSON object, or are this
+        generator's own."""
+        path = Address.parse(config.url).path.rstrip("/")
         for ending in _PATHS.values():
             path = path.removesuffix(ending)
         base = path or "/v1"
@@ -74,7 +75,7 @@ class Endpoint:
 
 
 def _text(message: Message) -> str:
-    content = message.get("content")
+    content = message.get("content") or ""
     return content if isinstance(content, str) else json.dumps(content)
 
 

@@ -11,6 +11,7 @@ from twostroke.errors import ConfigError
 
 DEFAULT_SECONDS = 30.0
 _MOST_CONCURRENT = 100_000
+_MOST_A_SECOND = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,8 @@ def stages_of(config: LoadTestConfig) -> list[Stage]:
     rest = (config.arrivals, config.ramp, config.requests, seconds, config.warmup)
     if config.rate is not None:
         rates = _numbers(config.rate, "rate")
+        if max(rates) > _MOST_A_SECOND:
+            raise ConfigError(f"rate must be up to {_MOST_A_SECOND:,} a second, not {max(rates):g}")
         return [Stage(index, None, rate, *rest) for index, rate in enumerate(rates)]
     counts = _numbers(config.concurrency or "1", "concurrency")
     for count in counts:
