@@ -99,6 +99,23 @@ def test_there_is_something_to_check() -> None:
     assert Path(__file__) in PYTHON
 
 
+def errors_as_they_print(tree: ast.AST) -> Iterator[str]:
+    """Where an OSError is raised on as it prints itself, with its number; its words are `in_words(error)`."""
+    for handler in (node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)):
+        if "OSError" in {node.id for node in ast.walk(handler.type or handler) if isinstance(node, ast.Name)}:
+            for raised in (node for node in ast.walk(handler) if isinstance(node, ast.Raise)):
+                if handler.name in {shown_name(node) for node in ast.walk(raised)} - {None}:
+                    yield f"line {raised.lineno}"
+
+
+def shown_name(node: ast.AST) -> str | None:
+    """The bare name that `node` makes a text of, by `f"{x}"` or `str(x)`; else None."""
+    shown: ast.AST | None = node.value if isinstance(node, ast.FormattedValue) else None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "str" and node.args:
+        shown = node.args[0]
+    return shown.id if isinstance(shown, ast.Name) else None
+
+
 @pytest.mark.parametrize("path", PYTHON, ids=name_of)
 def test_python_sizes(path: Path) -> None:
     num_lines = len(path.read_text(encoding="utf-8").splitlines())
@@ -131,6 +148,11 @@ def test_no_assert_in_the_package(path: Path) -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
 def test_no_global_state(path: Path) -> None:
     assert not list(global_state(parse(path)))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_errors_of_the_system_are_told_in_words(path: Path) -> None:
+    assert not list(errors_as_they_print(parse(path)))
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
@@ -198,3 +220,18 @@ def test_the_core_is_seen_in_every_form_of_import() -> None:
         "def f():\n    from twostroke.native._core import step",
     ):
         assert "twostroke.native._core" in set(imported_modules(ast.parse(source)))
+
+
+@pytest.mark.parametrize(
+    ("raised", "is_seen"),
+    [
+        ("A(f'{p}: {error}')", 1),
+        ("A(str(error))", 1),
+        ("A(in_words(error))", 0),
+        ("A(f'{error.strerror}') from error", 0),
+    ],
+)
+def test_errors_as_they_print_are_seen(raised: str, is_seen: int) -> None:
+    source = f"try:\n    f()\nexcept (OSError, ValueError) as error:\n    raise {raised}"
+    assert len(list(errors_as_they_print(ast.parse(source)))) == is_seen
+    assert not list(errors_as_they_print(ast.parse(source.replace("OSError", "KeyError"))))

@@ -5,6 +5,11 @@ the thing (the file, tensor, key, option) and gives both numbers where a limit w
 """
 
 
+def in_words(error: BaseException) -> str:
+    """What went wrong: of the system's errors neither the number nor the file, which the message names itself."""
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
 class TwostrokeError(Exception):
     """Root of all errors a user can cause. The message is one line."""
 

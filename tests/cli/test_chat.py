@@ -26,17 +26,17 @@ TURNS = ("--temperature", "0", "--max-tokens", "6", "--ignore-eos")
 class Terminal:
     """A command on a pseudo-terminal."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, **environment: str) -> None:
         self._file, child = pty.openpty()
         command = [sys.executable, "-c", CODE, "run", *arguments, "--threads", "1", "--no-probe"]
         pipes = {"stdin": child, "stdout": child, "stderr": child}
-        environment = {**os.environ, "TERM": "dumb"}
+        environment = {**os.environ, "TERM": "dumb", **environment}
         self.process = subprocess.Popen(command, env=environment, start_new_session=True, **pipes)
         os.close(child)
         self.text = ""
 
     def send(self, text: str) -> None:
-        os.write(self._file, text.encode())
+        os.write(self._file, text.encode(errors="surrogateescape"))
 
     def until(self, end: str, seconds: float = 60) -> str:
         """What is shown up to the next `end`, which is taken too."""
@@ -123,6 +123,29 @@ def test_several_lines(terminal: Terminal) -> None:
     assert len(set(counts)) == 1
     terminal.send("the rain\n")
     assert prefilled(terminal.until(PROMPT)) < counts[0]
+
+
+def test_a_line_that_is_not_utf8_is_refused_and_the_chat_goes_on(terminal: Terminal) -> None:
+    terminal.send("caf\udcff\n")
+    assert "[the text is not UTF-8: byte 3 is 0xff]" in terminal.until(PROMPT)
+    terminal.send("the rain\n")
+    assert prefilled(terminal.until(PROMPT)) > 0
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_dim"),
+    [({"TERM": "xterm"}, True), ({"TERM": "dumb"}, False), ({"TERM": "xterm", "NO_COLOR": "1"}, False)],
+)
+def test_notes_are_dim_where_the_terminal_may_be_sent_that(
+    model: str, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], is_dim: bool
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    chat = Terminal(model, *TURNS, **environment)
+    chat.until(PROMPT)
+    chat.send("/nothing\n")
+    assert ("\x1b[2m" in chat.until(PROMPT)) == is_dim
+    chat.send("/bye\n")
+    assert chat.close() == 0
 
 
 def test_commands(terminal: Terminal) -> None:

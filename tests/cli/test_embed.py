@@ -47,7 +47,7 @@ def test_a_directory(model: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("", "has no texts"), (b"\xff\n", "not UTF-8 at byte 0"), ("tea\n" * 300 + "\n", "line 301 .* is empty")],
+    [("", "has no texts"), (b"\xff\n", "not UTF-8: byte 0 is 0xff"), ("tea\n" * 300 + "\n", "line 301 .* is empty")],
 )
 def test_what_cannot_be_embedded(model: str, text: str | bytes, message: str) -> None:
     with pytest.raises(InvalidRequestError, match=message):

@@ -116,7 +116,7 @@ def test_errors_and_bad_usage(tiny: str, tmp_path: Path) -> None:
         error = invoke("eval", tiny, "--text", text).exception
         assert isinstance(error, InvalidRequestError) and f"a text of {len(text)} tokens" in str(error)
     error = invoke("eval", tiny, text=b"abc\xff").exception
-    assert isinstance(error, InvalidRequestError) and str(error) == "stdin: not UTF-8 at byte 3"
+    assert isinstance(error, InvalidRequestError) and str(error) == "standard input is not UTF-8: byte 3 is 0xff"
     error = invoke("eval", tiny, "--file", str(tmp_path / "none")).exception
     assert isinstance(error, InvalidRequestError) and str(tmp_path / "none") in str(error)
     error = invoke("eval", tiny, "--text", TEXT, "--context", "4096").exception

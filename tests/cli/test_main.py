@@ -52,7 +52,8 @@ def raising(error: BaseException) -> Any:
     [
         (ModelFileError("a.gguf: two\nlines"), 1, "twostroke: a.gguf: two lines\n"),
         (KeyboardInterrupt(), 130, ""),
-        (OSError(28, "No space left on device"), 1, "twostroke: [Errno 28] No space left on device\n"),
+        (OSError(28, "No space left on device"), 1, "twostroke: standard output: No space left on device\n"),
+        (FileNotFoundError(2, "No such file", "a.txt"), 1, "twostroke: a.txt: No such file\n"),
         (MemoryError(), 1, "twostroke: not enough memory: the system refused an allocation (`ulimit -v`?)\n"),
         (click.UsageError("no such thing"), 2, "twostroke: no such thing (see `twostroke run --help`)\n"),
     ],

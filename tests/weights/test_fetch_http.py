@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -111,6 +112,17 @@ def test_a_busy_server_is_asked_again_a_refusal_is_final(host: Host) -> None:
     with pytest.raises(FetchError, match=r"absent\.gguf: HTTP 404"):
         pull(f"{host.url}/absent.gguf", progress=ignore)
     assert len(host.requests) == 1
+
+
+def test_a_host_that_is_not_there_in_words(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/model.gguf"
+        with pytest.raises(FetchError) as caught:
+            pull(url, progress=ignore)
+    assert str(caught.value) == f"{url}: Connection refused"
+    with pytest.raises(FetchError, match=r"^http:///model\.gguf: no host given$"):
+        pull("http:///model.gguf", progress=ignore)
 
 
 def test_bytes_damaged_on_disk_are_not_resumed(host: Host, cache: Path) -> None:

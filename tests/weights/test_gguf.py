@@ -1,5 +1,8 @@
 """The GGUF reader on sound files: every value type, every tensor, against the bytes and the `gguf` library."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import gguf
@@ -115,3 +118,27 @@ def test_what_is_no_file_with_bytes(tmp_path: Path, name: str, message: str) -> 
         GGUFFile.open(tmp_path / name)
     with pytest.raises(ModelNotFoundError, match=r"absent\.gguf: no such file"):
         GGUFFile.open(tmp_path / "absent.gguf")
+
+
+MAP = """
+import resource, sys
+import os
+import subprocess
+import sys
+from pathlib import Path
+from twostroke.errors import NotEnoughMemoryError
+from twostroke.weights.mapped_file import MappedFile
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+try:
+    MappedFile(Path(sys.argv[1]))
+except NotEnoughMemoryError as error:
+    print(error)
+"""
+
+
+def test_a_file_too_large_for_the_address_space_is_said_in_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "large.gguf"
+    path.touch()
+    os.truncate(path, 8 << 30)  # sparse
+    done = subprocess.run([sys.executable, "-c", MAP, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"{path}: not enough memory: the system refuses to map 8,589,934,592 bytes")

@@ -3,6 +3,7 @@
 Every turn gives the model the whole conversation.
 """
 
+import os
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ import click
 from twostroke.cli.answer import show_answer
 from twostroke.cli.roofs import with_roofs
 from twostroke.cli.summary import account_of, account_of_all, paging_line, short_line, summary_lines
+from twostroke.cli.texts import utf8_text
 from twostroke.errors import ContextLengthError, NotEnoughMemoryError, TwostrokeError
 from twostroke.llm.results import Completion
 
@@ -105,8 +107,8 @@ class Chat:
             self._turn(text)
 
     def _turn(self, text: str) -> None:
-        messages = [*self._messages, {"role": "user", "content": text}]
         try:
+            messages = [*self._messages, {"role": "user", "content": utf8_text(text, "the text")}]
             completion = show_answer(self._llm.chat(messages, stream=True, **self._options.sampling))
         except (ContextLengthError, NotEnoughMemoryError) as error:
             _note(f"{error}; /clear starts a new conversation")
@@ -140,7 +142,8 @@ class Chat:
 
 
 def _note(text: str) -> None:
-    click.echo(click.style(f"[{text}]", dim=True), err=True)
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb"
+    click.echo(f"[{text}]" if is_plain else click.style(f"[{text}]", dim=True), err=True)
 
 
 def _enable_editing() -> None:

@@ -8,6 +8,7 @@ import click
 
 from twostroke.cli.loading import load
 from twostroke.cli.options import options_of
+from twostroke.cli.texts import as_text, decoded
 from twostroke.errors import InvalidRequestError
 from twostroke.llm.config import LLMConfig
 from twostroke.llm.embedding import POOLINGS
@@ -18,7 +19,7 @@ _AT_ONCE = 256  # texts
 
 @click.command("embed")
 @click.argument("model")
-@click.argument("texts", nargs=-1, metavar="[TEXT]...")
+@click.argument("texts", nargs=-1, metavar="[TEXT]...", callback=as_text)
 @click.option("--pooling", type=click.Choice(POOLINGS), help="What of a text's rows; default: what the model says.")
 @click.option(
     "--normalize/--raw-length", default=None, help="Scale each vector to length 1, or not; default: as the model says."
@@ -54,10 +55,7 @@ def _lines() -> list[str]:
     """The lines of stdin, in UTF-8, each a text. Raises InvalidRequestError where there is none, or an empty one."""
     if sys.stdin.isatty():
         raise click.UsageError("no texts: give them as arguments, or pipe them in, one a line")
-    try:
-        lines = sys.stdin.buffer.read().decode("utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise InvalidRequestError(f"standard input is not UTF-8 at byte {error.start:,}") from None
+    lines = decoded(sys.stdin.buffer.read(), "standard input").splitlines()
     if not lines:
         raise InvalidRequestError("standard input has no texts to embed")
     if "" in lines:

@@ -11,6 +11,7 @@ import click
 
 from twostroke.cli.loading import load
 from twostroke.cli.options import options_of
+from twostroke.cli.texts import as_text, decoded
 from twostroke.errors import InvalidRequestError, ModelOutputError
 from twostroke.llm.config import LLMConfig
 from twostroke.llm.llm import LLM
@@ -22,7 +23,7 @@ PhaseName = Literal["prefill", "decode"]
 @click.command("eval")
 @click.argument("model")
 @click.option("--file", type=click.Path(path_type=Path), help="The text's file, in UTF-8.")
-@click.option("--text", help="The text itself. Without --file and --text it is read from stdin.")
+@click.option("--text", callback=as_text, help="The text itself. Without --file and --text it is read from stdin.")
 @click.option(
     "--phase",
     type=click.Choice(["prefill", "decode"]),
@@ -93,8 +94,6 @@ def _read(path: Path | None) -> str:
         raise click.UsageError("no text: give --file or --text, or pipe it in")
     try:
         content = sys.stdin.buffer.read() if path is None else path.read_bytes()
-        return content.decode("utf-8")
     except OSError as error:
         raise InvalidRequestError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise InvalidRequestError(f"{path or 'stdin'}: not UTF-8 at byte {error.start:,}") from None
+    return decoded(content, str(path or "standard input"))

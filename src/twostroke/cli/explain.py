@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from twostroke.cli.options import options_of
 from twostroke.cli.output_file import check_writable, write_text
+from twostroke.cli.texts import as_text
 from twostroke.errors import ConfigError, InvalidRequestError
 from twostroke.llm.config import LLMConfig, SamplingParams
 
@@ -27,7 +28,7 @@ _INTERRUPTED = 130  # as shells report a program ended by Ctrl-C
 
 @click.command("explain")
 @click.argument("model")
-@click.argument("prompt", required=False)
+@click.argument("prompt", required=False, callback=as_text)
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="The page; default: explain.html."
 )

@@ -17,6 +17,7 @@ from twostroke.cli.inspection import Inspection
 from twostroke.cli.program_report import ProgramReport
 from twostroke.cli.prompt_report import PromptReport, report_prompt
 from twostroke.cli.tensor_report import tensor_fields, tensor_lines, type_lines, type_shares
+from twostroke.cli.texts import as_text
 from twostroke.weights.fetch import resolve
 
 _VALUE_WIDTH = 90
@@ -40,8 +41,13 @@ class InspectOptions:
 @click.command("inspect")
 @click.argument("model")
 @click.option("--tensors", is_flag=True, help="Every tensor: type, shape, bytes.")
-@click.option("--prompt", metavar="TEXT", help="What TEXT becomes as a user's message: rendered text and token ids.")
-@click.option("--system", metavar="TEXT", help="A system message before the prompt.")
+@click.option(
+    "--prompt",
+    metavar="TEXT",
+    callback=as_text,
+    help="What TEXT becomes as a user's message: rendered text and token ids.",
+)
+@click.option("--system", metavar="TEXT", callback=as_text, help="A system message before the prompt.")
 @click.option("--raw", is_flag=True, help="The prompt as it is, without the chat template.")
 @click.option("--program", is_flag=True, help="Every op: shapes, FLOPs and bytes of a decode step and of a prefill.")
 @click.option(

@@ -14,7 +14,7 @@ from typing import IO, Any
 import click
 
 from twostroke import __version__
-from twostroke.errors import TwostrokeError
+from twostroke.errors import TwostrokeError, in_words
 
 COMMANDS = (
     *("run", "serve", "batch", "bench", "plan", "fit", "explain", "embed"),
@@ -69,7 +69,7 @@ class Commands(click.Group):
         except OSError as error:  # of standard output, most likely: files have errors of their own
             if error.errno == errno.EPIPE:
                 raise
-            raise Failure(str(error)) from error
+            raise Failure(f"{error.filename or 'standard output'}: {in_words(error)}") from error
         except KeyboardInterrupt:
             raise click.exceptions.Exit(_INTERRUPTED) from None
 
@@ -97,7 +97,8 @@ class Misuse(Failure):
 def main(context: click.Context) -> None:
     """Run language models on the CPU, with an account of what prefill and decode cost.
 
-    MODEL is an alias (`twostroke list`), a GGUF file, a Hugging Face directory, or hf:owner/name[/file].
+    MODEL is an alias (`twostroke list`), a GGUF file, a Hugging Face directory, hf:owner/name[/file], or the URL of a
+    GGUF file.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

@@ -6,6 +6,8 @@ from typing import Any, get_args, get_origin
 
 import click
 
+from twostroke.cli.texts import as_text
+
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -28,7 +30,7 @@ def _option(field: Field[Any]) -> Decorator:
     if field.type is bool:
         return click.option(f"{flag}/--no{flag[1:]}" if field.default else flag, is_flag=True, **settings)
     if get_origin(field.type) is tuple:
-        return click.option(flag, multiple=True, metavar="TEXT", **settings)
+        return click.option(flag, multiple=True, metavar="TEXT", callback=as_text, **settings)
     if choices := field.metadata["choices"]:
         return click.option(flag, type=click.Choice(choices), show_default=is_known, **settings)
     types = [kind for kind in get_args(field.type) if kind is not type(None)] or [field.type]

@@ -11,7 +11,7 @@ import click
 
 from twostroke.cli.figures import bytes_text
 from twostroke.cli.options import options_of
-from twostroke.errors import InvalidRequestError
+from twostroke.cli.texts import as_text, decoded
 from twostroke.llm.config import LLMConfig, SamplingParams
 from twostroke.weights.aliases import DEFAULT_MODEL
 
@@ -55,9 +55,9 @@ class RunOptions:
 
 @click.command("run")
 @click.argument("model", default=DEFAULT_MODEL)
-@click.argument("prompt", required=False)
+@click.argument("prompt", required=False, callback=as_text)
 @click.option("--raw", is_flag=True, help="Give the model the prompt as it is, without its chat template.")
-@click.option("--system", metavar="TEXT", help="A system message before the prompt.")
+@click.option("--system", metavar="TEXT", callback=as_text, help="A system message before the prompt.")
 @options_of(SamplingParams, SAMPLING)
 @options_of(LLMConfig, LOADING)
 @click.option("--probe/--no-probe", default=True, help="Compare with this machine's roofs, probed after the answer.")
@@ -106,19 +106,10 @@ def _prompt(prompt: str | None) -> str | None:
             click.echo("waiting for the end of standard input, which is not a terminal", err=True)
     except (OSError, ValueError):
         pass  # not a file that can be waited for
-    piped = _decoded(stdin.read()).rstrip("\n")
+    piped = decoded(stdin.read(), "standard input").rstrip("\n")
     if prompt is None and not piped:
         raise click.UsageError("no prompt: standard input is empty, and no terminal to chat on")
     return "\n\n".join(part for part in (prompt, piped) if part) or prompt
-
-
-def _decoded(data: bytes) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InvalidRequestError(
-            f"standard input is not UTF-8: byte {error.start} is {data[error.start]:#04x}"
-        ) from None
 
 
 def _load(options: RunOptions) -> "LLM":

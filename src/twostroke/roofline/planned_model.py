@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 
-from twostroke.errors import ModelFileError, ModelNotFoundError
+from twostroke.errors import ModelFileError, ModelNotFoundError, in_words
 from twostroke.models.config import ModelConfig
 from twostroke.models.hf_config import config_from_hf
 from twostroke.models.registry import build_program
@@ -203,7 +203,7 @@ def _of_config(path: Path, weights: str | None) -> PlannedModel:
     try:
         facts = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise ModelFileError(f"{path}: {error}") from None
+        raise ModelFileError(f"{path}: {in_words(error)}") from None
     if not isinstance(facts, dict):
         raise ModelFileError(f"{path}: is not a configuration")
     return _built(path.parent.name or path.name, config_from_hf(facts), weights or "bf16", str(path))

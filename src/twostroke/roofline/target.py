@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from twostroke.errors import ConfigError
+from twostroke.errors import ConfigError, in_words
 from twostroke.roofline.device import Device
 from twostroke.roofline.efficiency import hardware_class
 from twostroke.roofline.hardware import HardwareSpec
@@ -113,7 +113,7 @@ def _from_file(path: Path) -> Target:
     try:
         values = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: {error}") from None
+        raise ConfigError(f"{path}: {in_words(error)}") from None
     return custom_target({"name": path.stem, **values})
 
 

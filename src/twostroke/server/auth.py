@@ -7,7 +7,7 @@ from pathlib import Path
 
 from starlette.datastructures import Headers
 
-from twostroke.errors import ConfigError
+from twostroke.errors import ConfigError, in_words
 from twostroke.server.errors import ApiError
 
 
@@ -23,7 +23,7 @@ class Keys:
         try:
             lines = Path(path).read_text("utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot read the keys in {path}: {error}") from None
+            raise ConfigError(f"cannot read the keys in {path}: {in_words(error)}") from None
         keys = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
         if not keys:
             raise ConfigError(f"{path} has no key")

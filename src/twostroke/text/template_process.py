@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Lock
 from typing import IO, Any, cast
 
-from twostroke.errors import ChatTemplateError
+from twostroke.errors import ChatTemplateError, in_words
 
 _MAX_WAIT_S = 10.0  # a worker ends by itself sooner; this is for a machine that gives it no time
 _MAX_ANSWER_BYTES = 64 << 20  # the most that JSON makes of the text a template may write
@@ -82,7 +82,7 @@ class _Worker:
                 start_new_session=True,  # an interrupt from the terminal is for the parent
             )
         except OSError as error:
-            raise ChatTemplateError(f"cannot start the process that renders chat templates: {error}") from None
+            raise ChatTemplateError(f"cannot start the process for chat templates: {in_words(error)}") from None
         self._is_ready = False
 
     @property

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from twostroke.errors import ModelFileError, ModelNotFoundError
+from twostroke.errors import ModelFileError, ModelNotFoundError, in_words
 from twostroke.weights.directory import member
 from twostroke.weights.mapped_file import MappedFile
 from twostroke.weights.model_json import JSONObject, read_object, text_limit
@@ -109,7 +109,7 @@ def _read_header(file: MappedFile) -> dict[str, RawTensor]:
         with safe_open(str(file.path), framework="numpy") as opened:
             names = set(opened.keys())
     except (SafetensorError, OSError) as error:
-        raise ModelFileError(f"{file.path}: {error}") from None
+        raise ModelFileError(f"{file.path}: {in_words(error)}") from None
     if names != tensors.keys():
         raise ModelFileError(f"{file.path}: the names of its tensors are ambiguous")
     return tensors

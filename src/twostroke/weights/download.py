@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Callable
 from http.client import HTTPResponse
 
-from twostroke.errors import FetchError
+from twostroke.errors import FetchError, in_words
 from twostroke.weights.partial_file import PartialFile
 
 _CHUNK_BYTES = 256 << 10
@@ -34,7 +34,7 @@ def download(url: str, part_file: PartialFile, on_bytes: Callable[[int, int | No
             reason = f"HTTP {error.code} {error.reason}"
             fatal = error.code < 500 and error.code not in (408, 429)
         except (OSError, http.client.HTTPException) as error:
-            reason, fatal = str(getattr(error, "reason", error)) or type(error).__name__, False
+            reason, fatal = _words(error), False
         except ValueError as error:
             reason, fatal = str(error), True
         fruitless = 0 if part_file.num_bytes > before else fruitless + 1
@@ -81,6 +81,11 @@ def _begin(response: HTTPResponse, part_file: PartialFile) -> int | None:
         part_file.restart()
     part_file.mark = _validator(response)
     return int(length) if length is not None else None
+
+
+def _words(error: Exception) -> str:
+    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    return cause if isinstance(cause, str) else in_words(cause)
 
 
 def _receive(response: HTTPResponse, part_file: PartialFile, on_bytes: Callable[[int], None]) -> None:

