@@ -82,7 +82,8 @@ class _Worker:
                 start_new_session=True,  # an interrupt from the terminal is for the parent
             )
         except OSError as error:
-            raise ChatTemplateError(f"cannot start the process for chat templates: {in_words(error)}") from None
+            said = in_words(error)
+            raise ChatTemplateError(f"cannot start the process that renders chat templates: {said}") from None
         self._is_ready = False
 
     @property
