@@ -101,18 +101,26 @@ def test_a_run_that_fails_names_the_address_and_leaves_no_file(tmp_path: Path) -
     assert kept.read_text() == "as before" and not new.exists()
 
 
-def test_ctrl_c_prints_what_was_gathered(mock_url: str) -> None:
-    command = [sys.executable, "-c", MAIN, "bench", "--url", mock_url, "--concurrency", "2,4", "--seconds", "60"]
-    script = extra({**QUICK, "first": 0.1})
-    with subprocess.Popen(
-        [*command, "--extra", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as run:
+def stopped(mock_url: str, script: dict[str, Any], *options: str) -> str:
+    """What a run prints that gets Ctrl-C a while after its first line of progress."""
+    command = [sys.executable, "-c", MAIN, "bench", "--url", mock_url, "--seconds", "60", "--extra", extra(script)]
+    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stderr is not None and run.stdout is not None
-        while "1 done" not in (line := run.stderr.readline()) and "deltas/s" not in line:
+        while "deltas/s" not in (line := run.stderr.readline()):
             assert line
         time.sleep(0.7)
         run.send_signal(signal.SIGINT)
         text = run.stdout.read()
         assert run.wait(60) == 130
+    return text
+
+
+def test_ctrl_c_prints_what_was_gathered(mock_url: str) -> None:
+    text = stopped(mock_url, {**QUICK, "first": 0.1}, "--concurrency", "2,4")
     assert "concurrency 2:" in text and "concurrency 4:" not in text
     assert "TTFT" in text and "under way and not counted" in text
+
+
+def test_ctrl_c_in_the_warm_up_says_so(mock_url: str) -> None:
+    text = stopped(mock_url, {**QUICK, "first": 30.0})
+    assert "nothing was measured" in text and "\n  generator " not in text

@@ -59,6 +59,9 @@ def _remarks(figures: Figures) -> Iterator[tuple[str, str]]:
         count = figures.num_cancelled
         were = "1 request was" if count == 1 else f"{count:,} requests were"
         yield "stopped", f"{were} under way and not counted"
+    elif figures.run.was_stopped and not figures.num_requests:
+        yield "stopped", "before the warm-up was over: nothing was measured"
+        return
     if (lag := figures.run.lag) is not None:
         send = "" if lag.send_p99 is None else f"; requests left {time_text(lag.send_p99)} late at p99"
         late = f"read {time_text(lag.p50)} late at p50, {time_text(lag.p99)} at p99{send}"
