@@ -125,6 +125,12 @@ def test_errors_reach_the_caller(host: Host, url: str) -> None:
     assert find_cached(url) is None
 
 
+@pytest.mark.parametrize("name", ["", " ", "~nobody-of-that-name/model.gguf", "a" * 5000, "a\0b"])
+def test_names_that_cannot_be_files(name: str) -> None:
+    error = invoke("pull", name).exception
+    assert isinstance(error, ModelNotFoundError) and str(error).startswith(name[:1].strip() or "'")
+
+
 @pytest.mark.parametrize(
     ("progress", "text"),
     [

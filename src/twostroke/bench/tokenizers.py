@@ -1,5 +1,6 @@
 """A tokenizer of one's own to count prompts with. Owns where it is read from; reads no weights."""
 
+import os
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
@@ -22,7 +23,7 @@ def open_counter(name: str) -> Callable[[str], Awaitable[int]]:
 
 
 def _open(name: str) -> Tokenizer:
-    folder = Path(name).expanduser()
+    folder = Path(os.path.expanduser(name))
     path = folder if (folder / "tokenizer.json").is_file() else resolve(name)
     try:
         if path.is_dir():

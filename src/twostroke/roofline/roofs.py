@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from twostroke.errors import ConfigError
 from twostroke.weights.cache import cache_dir
 
 MAX_AGE = timedelta(days=30)
@@ -103,11 +104,18 @@ def _records(key: str, measured: Mapping[Any, Measured]) -> list[dict[str, Any]]
     return [{key: name, "rate": one.rate, "at": one.at.isoformat()} for name, one in measured.items()]
 
 
+def _default_path() -> Path:
+    try:
+        return cache_dir() / "roofs.json"
+    except ConfigError:  # no home: nothing is kept
+        return Path(os.devnull) / "roofs.json"
+
+
 class RoofFile:
     """`roofs.json` in the user's cache directory, or another file. Replaced as a whole: no reader sees a piece."""
 
     def __init__(self, path: Path | None = None, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        self.path = path or cache_dir() / "roofs.json"
+        self.path = path or _default_path()
         self.now = now
 
     def load(self, machine: str) -> Roofs:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from twostroke.errors import FetchError, ModelNotFoundError
+from twostroke.errors import ConfigError, FetchError, ModelNotFoundError
 
 _RECORD = "model.json"
 
@@ -35,9 +35,12 @@ class CachedModel:
 
 
 def cache_dir() -> Path:
-    """`TWOSTROKE_CACHE`, else `~/.cache/twostroke`. It may not exist yet."""
+    """`TWOSTROKE_CACHE`, else `~/.cache/twostroke`. It may not exist yet. Raises ConfigError without a home."""
     configured = os.environ.get("TWOSTROKE_CACHE")
-    return Path(os.path.expanduser(configured)) if configured else Path.home() / ".cache" / "twostroke"
+    path = Path(os.path.expanduser(configured or "~/.cache/twostroke"))
+    if not configured and path.parts[0] == "~":
+        raise ConfigError("this user has no home directory to keep models in: set TWOSTROKE_CACHE")
+    return path
 
 
 def entry_dir(model: str) -> Path:

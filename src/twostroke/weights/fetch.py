@@ -36,6 +36,8 @@ def resolve(model: str) -> Path:
             raise ModelNotFoundError(f"{model} is not fetched yet: `twostroke pull {model}`")
         return cached.path
     path = Path(os.path.expanduser(model))
+    if not model.strip():
+        raise ModelNotFoundError(_not_found(repr(model)))
     try:
         if path.is_dir() and not (path / "config.json").is_file():
             raise ModelFileError(f"{model}: a directory without config.json, so not a model's")
