@@ -64,6 +64,15 @@ def test_how_commands_fail(monkeypatch: pytest.MonkeyPatch, error: BaseException
     assert (result.exit_code, result.stderr) == (code, stderr)
 
 
+def test_ctrl_c_before_any_command_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(click.Group, "parse_args", interrupted)
+    result = CliRunner().invoke(main, ["run"])
+    assert (result.exit_code, result.output) == (130, "")
+
+
 @pytest.mark.parametrize("arguments", [["nothing"], ["--nothing"]])
 def test_misuse_of_the_root_is_one_line(arguments: list[str]) -> None:
     result = CliRunner().invoke(main, arguments)

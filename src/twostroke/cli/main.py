@@ -55,6 +55,8 @@ class Commands(click.Group):
             return super().make_context("twostroke", args, *more, **extra)
         except click.UsageError as error:
             raise Misuse(error) from error
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(_INTERRUPTED) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command; an error that the user can cause becomes click's, which `main` prints."""
