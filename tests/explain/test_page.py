@@ -2,13 +2,16 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
+from twostroke.explain.charts import cache_growth
 from twostroke.explain.page import page_of
 from twostroke.explain.planned import planned_story
 from twostroke.explain.story import Story
+from twostroke.explain.svg import LEFT, RIGHT, WIDTH
 from twostroke.roofline.planned_model import find_planned
 from twostroke.roofline.planner import Plan, Scenario, make_plan
 from twostroke.roofline.target import custom_target, find_target
@@ -86,6 +89,37 @@ def test_the_scripts_find_all_that_they_look_for(story: Story) -> None:
 def test_the_data_in_the_page_is_the_story_s(story: Story) -> None:
     text = page_of(story).partition('id="what-if-data">')[2].partition("</script>")[0]
     assert json.loads(text) == json.loads(json.dumps(story.what_if))
+
+
+def test_a_prompt_without_words_and_an_answer_without_text(story: Story) -> None:
+    """Every section is there, under its number."""
+    page = page_of(replace(story, vectors=None, answer=" \n"))
+    text = parsed(page).text
+    assert re.findall(r"<h2>(\d)\. ", page) == list("1234567")
+    assert "none to compare" in text and "No text: 9 tokens, then the end (length)." in text
+
+
+def test_text_of_any_direction_keeps_its_figures(story: Story) -> None:
+    """Isolated, so that a number is not drawn on the other side of a word that runs from right to left."""
+    assert story.vectors is not None
+    page = page_of(story)
+    nearest = sum(len(word.nearest) for word in story.vectors.words)
+    assert page.count("<bdi") == nearest + len(story.vectors.words) + sum(
+        token.id != choice.token.id for choice in story.choices for token, _ in choice.alternatives
+    )
+    assert '<p class="answer" dir="auto">' in page
+
+
+@pytest.mark.parametrize(
+    ("count", "ticks"), [(1, "0 1"), (3, "0 1 2 3"), (46, "0 10 20 30 40"), (512, "0 100 200 300 400 500")]
+)
+def test_steps_are_whole_and_many_of_them_touch(story: Story, count: int, ticks: str) -> None:
+    svg = cache_growth([story.steps[-1]] * count)
+    assert " ".join(re.findall(r'text-anchor="middle">(\d+)<', svg)) == ticks
+    assert ("crispEdges" in svg) == (count > 150)
+    width = re.findall(r'<rect class="\w+" x="[\d.]+" y="[\d.]+" width="([\d.]+)"', svg)[0]
+    pitch = (WIDTH - LEFT - RIGHT) / count
+    assert float(width) == pytest.approx(pitch if count > 150 else 0.8 * pitch, abs=0.01)
 
 
 def test_the_page_of_a_plan(plan: Plan) -> None:

@@ -98,7 +98,8 @@ def test_nearest_tokens_are_those_of_a_full_search(run: Run, story: Story) -> No
     words = [token_of(run.llm.tokenizer, token_id) for token_id in (260, 300, 7)]
     vectors = vectors_of(run.llm.path, run.llm.tokenizer, words)
     assert vectors is not None
-    assert story.vectors is None  # no word of the prompt is a token
+    assert story.vectors is not None  # no word of the prompt is a token: of letters, then
+    assert all(word.token.text.strip().isalpha() for word in story.vectors.words)
     model = load_model(run.llm.path)
     matrix = dequantized(model.source)("token_embd.weight").astype(np.float64)
     model.source.close()
@@ -119,6 +120,14 @@ def test_words_are_whole_and_the_user_s() -> None:
     assert [token.text for token in words_of(tokens)] == [" The", " queen", " sat", " queens"]
     many = [Token(index, f" {'a' * (3 + index)}") for index in range(20)]
     assert [token.id for token in words_of(many)] == [12, 13, 14, 15, 16, 17, 18, 19]
+
+
+def test_words_of_a_script_without_spaces_are_its_tokens() -> None:
+    tokens = [
+        Token(index, text, is_template=index == 0) for index, text in enumerate(["user", "你好", "世界", "!", "��"])
+    ]
+    assert [token.text for token in words_of(tokens)] == ["你好", "世界"]
+    assert words_of(tokens[3:]) == []
 
 
 def test_memory_is_what_was_set_aside(run: Run, story: Story) -> None:

@@ -53,6 +53,23 @@ def test_no_number_of_a_plan_is_called_measured(story: Story) -> None:
     assert "(measured)" in " ".join([*words.prefill_words(story), *words.decode_words(story)])
 
 
+def test_a_time_that_no_roof_explains_is_told_so(story: Story) -> None:
+    for share, is_told in ((0.3, True), (0.7, False)):
+        decode = replace(story.decode, bound="memory", roof_fraction=share)
+        assert story.prefill is not None
+        found = replace(story, prefill=replace(story.prefill, roof_fraction=share), decode=decode)
+        for told in (" ".join(words.prefill_words(found)), " ".join(words.decode_words(found))):
+            assert ("neither roof explains" in told) == is_told
+        assert ("memory is the limit" in " ".join(words.decode_words(found))) != is_told
+    assert "neither roof explains" not in prefill(planned("smollm2-135m", "H100 SXM", 64))
+
+
+def test_memory_that_was_set_aside_and_never_written(story: Story) -> None:
+    for peak, is_told in ((story.memory.total_bytes - 1, True), (story.memory.total_bytes + 1, False)):
+        text = words.memory_words(replace(story, memory=replace(story.memory, peak_bytes=peak)))
+        assert ("what is never written takes none" in text) == is_told
+
+
 def test_how_often_another_token_was_taken(story: Story) -> None:
     assert words.surprises(story) == "The likeliest was taken every time."
     first, *rest = story.choices

@@ -1,6 +1,8 @@
 """The charts of a story. Owns what each shows; axes and marks are `svg`'s, colours the page's."""
 
 from collections.abc import Sequence
+from itertools import count
+from typing import Any
 
 from twostroke.explain.figures import bytes_text, count_text, rate_text, time_text
 from twostroke.explain.story import Choice, MemoryUse, Part, Source, Step, Story, Stroke
@@ -10,6 +12,7 @@ from twostroke.program.phase import Phase
 _FLAT, _LOW, _LOWER = 110, 230, 170  # heights
 _SIZES = (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10))
 _COUNTS = (("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6))
+_MOST_APART = 150  # bars with gaps between them
 _LEAST_SHARE = 0.2  # of memory, below which a bar of all of it would show nothing
 _ENDS = {"input": "in", "output": "out"}
 
@@ -84,9 +87,9 @@ def token_times(steps: Sequence[Step], decode: Stroke, texts: Sequence[str]) -> 
         rate = rate_text(step.bytes / step.seconds, "B/s")
         which = f"token {at + 2}{_quoted(texts, at + 1)}"
         title = f"{which}: {time_text(step.seconds)}, {rate}, {floor / time:.0%} of the roof"
-        marks.append(box(frame, (at + 0.1, at + 0.9), (0.0, min(time, most)), "decode", title))
+        marks.append(box(frame, _span(at, len(steps)), (0.0, min(time, most)), "decode", title))
     marks.append(line(frame, [(at + half, floor) for at, floor in enumerate(floors) for half in (0.0, 1.0)], "roof"))
-    return chart(frame, marks, "Time of each token, and the least its bytes allow", _tick)
+    return chart(frame, marks, "Time of each token, and the least its bytes allow", _tick, **_places(steps))
 
 
 def token_bytes(steps: Sequence[Step], texts: Sequence[str]) -> str:
@@ -104,9 +107,9 @@ def token_bytes(steps: Sequence[Step], texts: Sequence[str]) -> str:
         ):
             title = f"token {at + 2}{_quoted(texts, at + 1)}: {name} {bytes_text(size)}"
             high = low + size / scale
-            marks.append(box(frame, (at + 0.1, at + 0.9), (low, high), kind, title))
+            marks.append(box(frame, _span(at, len(steps)), (low, high), kind, title))
             low = high
-    return chart(frame, marks, "Bytes that each token moved", _tick)
+    return chart(frame, marks, "Bytes that each token moved", _tick, **_places(steps))
 
 
 def cache_growth(steps: Sequence[Step]) -> str:
@@ -118,8 +121,8 @@ def cache_growth(steps: Sequence[Step]) -> str:
     for at, step in enumerate(steps):
         title = f"{step.kept_tokens:,} tokens: {bytes_text(step.kept_bytes)}"
         kind = "prefill" if step.phase is Phase.PREFILL else "kv"
-        marks.append(box(frame, (at + 0.08, at + 0.92), (0.0, step.kept_bytes / scale), kind, title))
-    return chart(frame, marks, "The KV cache after each step", _tick)
+        marks.append(box(frame, _span(at, len(steps)), (0.0, step.kept_bytes / scale), kind, title))
+    return chart(frame, marks, "The KV cache after each step", _tick, **_places(steps))
 
 
 def memory_bar(memory: MemoryUse) -> str:
@@ -164,6 +167,20 @@ def visible(text: str) -> str:
 def likeliest(choice: Choice) -> bool:
     """Whether the token taken was the likeliest one."""
     return not choice.alternatives or choice.alternatives[0][0].id == choice.token.id
+
+
+def _span(at: int, num: int) -> tuple[float, float]:
+    """Where the bar of a place begins and ends; where there are many they touch, since no gap could be seen."""
+    gap = 0.1 if num <= _MOST_APART else 0.0
+    return at + gap, at + 1 - gap
+
+
+def _places(steps: Sequence[Step]) -> dict[str, Any]:
+    """How `chart` is to show an axis of whole numbers."""
+    sizes = (digit * 10**power for power in count() for digit in (1, 2, 5))
+    every = next(size for size in sizes if 6 * size >= len(steps))
+    ticks = {float(at): f"{at:,}" for at in range(0, len(steps) + 1, every)}
+    return {"x_ticks": ticks, "is_dense": len(steps) > _MOST_APART}
 
 
 def _quoted(texts: Sequence[str], at: int) -> str:

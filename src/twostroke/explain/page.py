@@ -41,6 +41,7 @@ def page_of(story: Story) -> str:
             warning=words.warning(story),
             cards=tuple(words.cards(story)),
             timeline_words=words.timeline_words(story),
+            no_answer=words.no_answer(story),
             prompt_words=words.prompt_words(story),
             prefill_words=tuple(filter(None, words.prefill_words(story))),
             decode_words=tuple(words.decode_words(story)),

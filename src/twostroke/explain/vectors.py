@@ -53,8 +53,8 @@ def vectors_of(path: Path, tokenizer: Tokenizer, words: Sequence[Token]) -> Vect
 
 
 def words_of(prompt: Sequence[Token]) -> list[Token]:
-    """The user's tokens that are whole words, the rarest ones, in the prompt's order. A vocabulary has its frequent
-    tokens first."""
+    """The user's tokens that are whole words, the rarest ones, in the prompt's order; where there are none, those of
+    letters alone, as in scripts without spaces. A vocabulary has its frequent tokens first."""
     texts = [token.text for token in prompt] + [" "]
     whole = {
         token.id: token
@@ -64,6 +64,8 @@ def words_of(prompt: Sequence[Token]) -> list[Token]:
         and token.text.strip().isalpha()
         and not following[:1].isalpha()
     }
+    if not whole:
+        whole = {token.id: token for token in prompt if not token.is_template and token.text.strip().isalpha()}
     rarest = sorted(whole, reverse=True)[:_NUM_WORDS]
     return [token for token_id, token in whole.items() if token_id in rarest]
 

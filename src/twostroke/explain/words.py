@@ -7,6 +7,11 @@ from twostroke.explain.charts import likeliest
 from twostroke.explain.figures import bytes_text, count_text, rate_text, time_text
 from twostroke.explain.story import MemoryUse, Story, Stroke
 
+_UNEXPLAINED = (
+    "More than half of the time neither roof explains: unpacking weights, starting steps, threads that wait for each"
+    " other, or other programs on these cores."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Card:
@@ -77,6 +82,11 @@ def timeline_words(story: Story) -> str:
     )
 
 
+def no_answer(story: Story) -> str:
+    """What is said in place of an answer without a letter."""
+    return f"No text: {_tokens(len(story.choices))}, then the end ({story.finish_reason})."
+
+
 def prompt_words(story: Story) -> str:
     """How many tokens, and whose."""
     template = sum(token.is_template for token in story.prompt)
@@ -116,6 +126,8 @@ def prefill_words(story: Story) -> Iterator[str]:
                 f" {rate_text(found.bytes / found.seconds, 'B/s')} of"
                 f" {rate_text(found.roof_byte_s, 'B/s')}{_share(found)}."
             )
+    if _is_unexplained(story, found):
+        yield _UNEXPLAINED
     if _is_starting(found):
         yield f"Most of the time is neither bytes nor FLOPs: starting kernels takes {found.starting_share:.0%}."
     yield _crossover(story)
@@ -140,12 +152,9 @@ def decode_words(story: Story) -> Iterator[str]:
             " far off. More requests at once share the starts; narrower weights hardly help."
         )
     elif found.bound is not None:
-        why = {
-            "memory": "memory is the limit, and only fewer bytes make it faster: narrower weights, a shorter context,"
-            " or more requests that share one reading",
-            "compute": "arithmetic is the limit even for one token",
-        }[found.bound]
-        yield f"Decode is {found.bound}-bound{_share(found)}: {why}."
+        yield f"Decode is {found.bound}-bound{_share(found)}: {_remedy(story, found)}."
+        if _is_unexplained(story, found):
+            yield _UNEXPLAINED
     if story.model.experts:
         yield (
             f"Which of a layer's {story.model.experts:,} experts a step reads is taken as a uniform choice: bytes of"
@@ -172,7 +181,8 @@ def memory_words(story: Story) -> str:
         f"{' (predicted)' if story.source == 'measured' else ''}."
     )
     if memory.peak_bytes is not None:
-        text += f" The process took {bytes_text(memory.peak_bytes)} at most (measured)."
+        unwritten = ", since what is never written takes none" if memory.peak_bytes < memory.total_bytes else ""
+        text += f" The process took {bytes_text(memory.peak_bytes)} at most (measured){unwritten}."
     if memory.left_bytes is None or memory.capacity_bytes is None:
         return text + " How much memory the hardware has is not stated."
     if memory.left_bytes < 0:
@@ -212,6 +222,20 @@ def _crossover(story: Story) -> str:
 def _is_starting(stroke: Stroke) -> bool:
     """Whether neither roof is what takes the time."""
     return stroke.starting_share is not None and stroke.starting_share > 0.5
+
+
+def _is_unexplained(story: Story, stroke: Stroke) -> bool:
+    """Whether a measured time is more than twice what both roofs ask for."""
+    return story.source == "measured" and stroke.roof_fraction is not None and stroke.roof_fraction < 0.5
+
+
+def _remedy(story: Story, decode: Stroke) -> str:
+    if decode.bound == "compute":
+        return "arithmetic is the limit even for one token"
+    fewer = "narrower weights, a shorter context, or more requests that share one reading"
+    if _is_unexplained(story, decode):
+        return f"memory is the nearer roof, so fewer bytes help: {fewer}"
+    return f"memory is the limit, and only fewer bytes make it faster: {fewer}"
 
 
 def _standing(stroke: Stroke) -> str:
