@@ -22,6 +22,8 @@ def count(config: Facts) -> tuple[int, int]:
     total = active = (
         tables + facts.get("n_positions", facts["max_position_embeddings"] if kind == "xlm-roberta" else 0) * dim
     )
+    own = facts.get("hidden_size_per_layer_input", 0) * facts["num_hidden_layers"]
+    total, active = (each + own * (facts["vocab_size"] + 3 * dim) for each in (total, active))
     for layer in range(facts["num_hidden_layers"]):
         mixing = _mixing(facts, kind, layer)
         every, used = _feed_forward(facts, kind, layer)
@@ -52,6 +54,10 @@ def _mixing(facts: Facts, kind: str, layer: int) -> int:
         return dim * (2 * keys + 2 * values) + gates + values * dim
     if kind in _HYBRID:  # the queries have a gate of their own size
         return dim * (3 * heads + 2 * kv_heads) * head_dim
+    shares = layer >= facts["num_hidden_layers"] - facts.get("num_kv_shared_layers", 0)
+    if kind == "gemma4_text" and not facts["attention_k_eq_v"]:
+        size = facts["global_head_dim"] if facts["layer_types"][layer] == "full_attention" else head_dim
+        return dim * (2 * heads + (0 if shares else 2 * kv_heads)) * size
     if kind == "gemma4_text" and facts["layer_types"][layer] == "full_attention":  # keys serve as values
         return dim * (2 * heads + facts["num_global_key_value_heads"]) * facts["global_head_dim"]
     return dim * (2 * heads + 2 * kv_heads) * head_dim
@@ -60,6 +66,8 @@ def _mixing(facts: Facts, kind: str, layer: int) -> int:
 def _feed_forward(facts: Facts, kind: str, layer: int) -> tuple[int, int]:
     """Of one layer: all parameters, and those in use."""
     dim, size = facts["hidden_size"], facts.get("intermediate_size", 0)
+    if facts.get("use_double_wide_mlp") and layer >= facts["num_hidden_layers"] - facts["num_kv_shared_layers"]:
+        size *= 2
     if kind in _PLAIN_FFN:
         return (both := 2 * dim * (size or 4 * dim)), both
     experts = facts.get("n_routed_experts", facts.get("num_local_experts", facts.get("num_experts", 0)))

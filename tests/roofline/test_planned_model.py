@@ -7,6 +7,7 @@ import pytest
 from tests.tiny import write_tiny_gguf
 
 from twostroke.errors import ConfigError, ModelFileError, ModelNotFoundError
+from twostroke.roofline.memory_sum import token_bytes
 from twostroke.roofline.planned_model import find_planned
 from twostroke.roofline.planner import Scenario, make_plan
 from twostroke.roofline.target import find_target
@@ -35,6 +36,24 @@ def test_bits_per_weight_of_llama_3_1_8b(weights: str, bits: float, kind: str) -
     model = find_planned("llama-3.1-8b", weights)
     assert 8 * model.weight_bytes / model.num_parameters == pytest.approx(bits, rel=5e-3)
     assert model.weight_class == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "effective", "kv_layers"), [("gemma-4-e2b", 2.3e9, 12 + 2 * 3), ("gemma-4-e4b", 4.6e9, 2 * (20 + 2 * 4))]
+)
+def test_embeddings_of_each_layer_are_memory_of_which_a_token_reads_a_row(
+    name: str, effective: float, kv_layers: int
+) -> None:
+    """The model card's 2.3 billion "effective" parameters are those without these tables. Only layers that do not share
+    keep keys and values, those without a window of twice the size."""
+    model = find_planned(name)
+    work = make_plan(model, find_target("m3 max 40c"), Scenario(prompt=1, answer=1)).decode.work
+    assert work.weight_bytes / 2 == pytest.approx(effective, rel=0.015)
+    config = model.config
+    assert model.table_bytes == 2 * config.vocab_size * config.num_layers * 256
+    row = 2 * config.dim  # of the first embedding, which makes the logits too
+    assert model.weight_bytes - work.weight_bytes + row == 2 * (config.vocab_size - 1) * config.num_layers * 256
+    assert token_bytes(model, "f16") == kv_layers * 2 * 256 * 2
 
 
 def test_gpt_oss_comes_in_4_bits_and_counts_as_a_mixture() -> None:

@@ -56,7 +56,7 @@ def _memory_lines(plan: Plan) -> Iterator[str]:
     by_bits = ", ".join(f"{bytes_text(size)} at {bits:.3g} bits" for bits, size in plan.model.bytes_by_bits().items())
     rows = [(memory.weight_bytes, f"weights: {by_bits}")]
     if memory.host_bytes:
-        rows.append((-memory.host_bytes, "of them the embedding, kept in the host's memory"))
+        rows.append((-memory.host_bytes, "of them embeddings, kept in the host's memory"))
     if not plan.model.is_encoder:
         rows.append((memory.kv_bytes, f"KV cache: {_cache_text(plan)}"))
     if memory.state_bytes:

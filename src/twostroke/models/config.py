@@ -67,6 +67,10 @@ class ModelConfig:
     of the shared one; `dense_layers` have none of them. `norm_offset` is added to every norm's weight. `*_bias` say
     which linears have biases.
 
+    `layer_input_dim` is of the embedding that each layer has of its own. The last `kv_sharing_layers` read the keys and
+    values of the last layer before them with a window like theirs; `wide_ffn_dim` is of their feed-forward, 0 for
+    `ffn_dim`.
+
     `first_position` is the row of the first token in a table of positions, `num_token_types` the kinds of text that an
     encoder tells apart.
 
@@ -125,6 +129,9 @@ class ModelConfig:
     recurrent: RecurrentSizes | None = None
     recurrent_layers: frozenset[int] = frozenset()
     full: FullSizes | None = None
+    layer_input_dim: int = 0
+    kv_sharing_layers: int = 0
+    wide_ffn_dim: int = 0
     first_position: int = 0
     num_token_types: int = 0
 

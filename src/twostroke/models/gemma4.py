@@ -1,18 +1,19 @@
-"""Gemma 4 (Google 2026), its text models without embeddings of each layer. Owns their equations.
+"""Gemma 4 (Google 2026), its text models. Owns their equations.
 
 Norms before and after attention and feed-forward, of plain weights; queries, keys and values normalised head by head,
 scores not scaled. Layers without a window have larger heads and fewer of them, rotate a quarter of each, and may take
-keys as values. A mixture runs beside the dense feed-forward; each layer's output is scaled by a weight.
+keys as values. A mixture runs beside the dense feed-forward; each layer's output is scaled by a weight. The models for
+small devices give each layer an embedding of its own, and their last layers read the keys and values of earlier ones.
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from twostroke.models.blocks import gated_ffn, head
 from twostroke.models.config import MAX_CONTEXT, MAX_DIM, MAX_EXPERTS, FullSizes, ModelConfig
 from twostroke.models.facts import Facts
-from twostroke.models.hf_family import Fields, HFFamily
+from twostroke.models.hf_family import STANDARD_TOP, Fields, HFFamily
 from twostroke.models.part import Part
 from twostroke.models.rope_scaling import read_base
 from twostroke.program.builder import Builder, Layer
@@ -23,15 +24,49 @@ def build(b: Builder, config: ModelConfig, outputs: Collection[str]) -> None:
     """Append the ops of a Gemma 4 text model and name the outputs asked for."""
     eps = config.norm_eps
     x = b.scale(b.embed("token_embd", config.vocab_size, config.dim), config.embedding_scale)
+    own = _layer_inputs(b, x, config) if config.layer_input_dim else None
     for layer in b.layers(config.num_layers):
         attended = _attention(b, b.rms_norm(x, layer / "attn_norm", eps), layer, config)
         x = b.add(x, b.rms_norm(attended, layer / "post_attention_norm", eps))
-        mixed = gated_ffn(b, b.rms_norm(x, layer / "ffn_norm", eps), layer, config, activation="gelu_tanh")
+        mixed = gated_ffn(b, b.rms_norm(x, layer / "ffn_norm", eps), layer, _ffn(config, layer), activation="gelu_tanh")
         if config.num_experts:
             mixed = b.add(b.rms_norm(mixed, layer / "post_ffw_norm_1", eps), _experts(b, x, layer, config))
         x = b.add(x, b.rms_norm(mixed, layer / "post_ffw_norm", eps))
+        if own is not None:
+            x = b.add(x, _own_input(b, x, own, layer, config))
         x = b.scale_by_weight(x, layer / "layer_output_scale")
     head(b, x, config, outputs)
+
+
+def _layer_inputs(b: Builder, x: Value, config: ModelConfig) -> Value:
+    """Of all layers: the mean of what the token's row in a second table and a linear of its embedding give, times
+    the square root of 2."""
+    size = config.layer_input_dim
+    looked_up = b.scale(b.embed("per_layer_token_embd", config.vocab_size, config.num_layers * size), size**0.5)
+    given = b.scale(b.linear(x, "per_layer_model_proj", config.num_layers * size), config.dim**-0.5)
+    given = b.rms_norm(given, "per_layer_proj_norm", config.norm_eps, group_dim=size)
+    return b.scale(b.add(given, looked_up), 2**-0.5)
+
+
+def _own_input(b: Builder, x: Value, own: Value, layer: Layer, config: ModelConfig) -> Value:
+    size = config.layer_input_dim
+    gate = b.linear(x, layer / "inp_gate", size)
+    gated = b.gated(gate, b.columns(own, layer.index * size, size), "gelu_tanh")
+    return b.rms_norm(b.linear(gated, layer / "proj", config.dim), layer / "post_norm", config.norm_eps)
+
+
+def _ffn(config: ModelConfig, layer: Layer) -> ModelConfig:
+    """With the size of this layer's feed-forward."""
+    wide = config.wide_ffn_dim and layer.index >= config.num_layers - config.kv_sharing_layers
+    return replace(config, ffn_dim=config.wide_ffn_dim) if wide else config
+
+
+def _kv_layer(config: ModelConfig, layer: Layer) -> Layer:
+    """The layer whose keys and values this one reads, itself as a rule."""
+    first, window = config.num_layers - config.kv_sharing_layers, config.window(layer)
+    if layer.index < first:
+        return layer
+    return next(found for found in map(Layer, reversed(range(first))) if config.window(found) == window)
 
 
 def _attention(b: Builder, h: Value, layer: Layer, config: ModelConfig) -> Value:
@@ -40,13 +75,24 @@ def _attention(b: Builder, h: Value, layer: Layer, config: ModelConfig) -> Value
     heads = full.num_kv_heads if full else config.num_kv_heads
     q = b.linear(h, layer / "attn_q", config.num_heads * size, bias=bias)
     q = b.rope(b.rms_norm(q, layer / "attn_q_norm", eps, group_dim=size), size, _rope(config, full))
+    source = _kv_layer(config, layer)
+    k = v = None
+    if source == layer:
+        k, v = _keys_and_values(b, h, layer, config, full)
+    attended = b.attention(q, k, v, CacheSpec(source / "attention", heads, size, config.window(layer)), scale=1.0)
+    return b.linear(attended, layer / "attn_output", config.dim, bias=config.attn_output_bias)
+
+
+def _keys_and_values(
+    b: Builder, h: Value, layer: Layer, config: ModelConfig, full: FullSizes | None
+) -> tuple[Value, Value]:
+    size, heads = (full.head_dim, full.num_kv_heads) if full else (config.head_dim, config.num_kv_heads)
+    eps, bias = config.norm_eps, config.qkv_bias
     k = v = b.linear(h, layer / "attn_k", heads * size, bias=bias)
     if full is None or not full.keys_are_values:
         v = b.linear(h, layer / "attn_v", heads * size, bias=bias)
     k = b.rope(b.rms_norm(k, layer / "attn_k_norm", eps, group_dim=size), size, _rope(config, full))
-    v = b.unit_norm(v, eps, group_dim=size)
-    attended = b.attention(q, k, v, CacheSpec(layer / "attention", heads, size, config.window(layer)), scale=1.0)
-    return b.linear(attended, layer / "attn_output", config.dim, bias=config.attn_output_bias)
+    return k, b.unit_norm(v, eps, group_dim=size)
 
 
 def _rope(config: ModelConfig, full: FullSizes | None) -> RopeSpec:
@@ -69,10 +115,6 @@ def _experts(b: Builder, x: Value, layer: Layer, config: ModelConfig) -> Value:
 
 
 def _complete(facts: Facts, config: ModelConfig) -> Fields:
-    if facts.count("hidden_size_per_layer_input", MAX_DIM):
-        raise facts.unsupported("hidden_size_per_layer_input", "is not 0: embeddings of each layer are not supported")
-    facts.require_only("use_double_wide_mlp", False)
-    facts.require_only("num_kv_shared_layers", 0)
     facts.require_only(_BOTH_WAYS, False, "vision")
     types = facts.sequence("layer_types", config.num_layers)
     if types is None:
@@ -85,9 +127,27 @@ def _complete(facts: Facts, config: ModelConfig) -> Fields:
         "embedding_scale": config.dim**0.5,
         "logit_soft_cap": facts.optional_number("final_logit_softcapping", 1e6),
         "activation": "gelu_tanh",
+        "layer_input_dim": _layer_input_dim(facts, config),
+        **_sharing(facts, config, windows),
         **_rotation(facts),
         **_mixture(facts),
     }
+
+
+def _layer_input_dim(facts: Facts, config: ModelConfig) -> int:
+    size = facts.count("hidden_size_per_layer_input", MAX_DIM)
+    if size:
+        facts.require_only("vocab_size_per_layer_input", config.vocab_size)
+    return size
+
+
+def _sharing(facts: Facts, config: ModelConfig, windows: Sequence[int | None]) -> Fields:
+    shared = facts.count("num_kv_shared_layers", config.num_layers)
+    first = config.num_layers - shared
+    if not set(windows[first:]) <= set(windows[:first]):
+        raise facts.error("num_kv_shared_layers", f"is {shared}, of which some have no layer before them of their kind")
+    wide = facts.boolean("use_double_wide_mlp", False) and shared > 0
+    return {"kv_sharing_layers": shared, "wide_ffn_dim": 2 * config.ffn_dim if wide else 0}
 
 
 def _full(facts: Facts, config: ModelConfig, layers: list[int]) -> FullSizes:
@@ -176,7 +236,17 @@ GEMMA4 = HFFamily(
         "ffn_gate_up_exps": "experts.gate_up_proj*",
         "ffn_down_exps": "experts.down_proj*",
         "ffn_gate_inp_norm": "router.scale*",
+        "inp_gate": "per_layer_input_gate",
+        "proj": "per_layer_projection",
+        "post_norm": "post_per_layer_input_norm",
     },
+    top={
+        **STANDARD_TOP,
+        "per_layer_token_embd": "embed_tokens_per_layer",
+        "per_layer_model_proj": "per_layer_model_projection",
+        "per_layer_proj_norm": "per_layer_projection_norm",
+    },
+    spare=("self_attn.k_proj.weight", "self_attn.v_proj.weight", "self_attn.k_norm.weight"),
     parts=_parts,
     separate_experts=False,
 )

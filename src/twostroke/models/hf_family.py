@@ -28,7 +28,8 @@ class HFFamily:
     `complete` gives fields of the configuration that the usual keys do not tell, or tell otherwise. `names` are raw
     names by canonical ones, within a layer where they differ from the usual; `top` those outside. `layers` stands
     before a layer's number; `roots` are where all these and the output matrix may be, if not where they usually are.
-    `parts` are what one layer's tensors hold of others, by canonical name.
+    `parts` are what one layer's tensors hold of others, by canonical name. `spare` are raw names within a layer that
+    checkpoints may hold where the layer does without.
     """
 
     architecture: str
@@ -41,6 +42,7 @@ class HFFamily:
     roots: tuple[tuple[str, str], ...] = ()
     parts: Callable[[ModelConfig, int], Mapping[str, Part]] = _no_parts
     separate_experts: bool = True
+    spare: tuple[str, ...] = ()
 
     def usual(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """config.json under the usual keys, with what it leaves unsaid."""

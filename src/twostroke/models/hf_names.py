@@ -114,8 +114,9 @@ class CheckpointNames:
         prefix = self._layers
         if name.endswith(_BUFFERS) or not name.startswith(prefix):
             return True
-        number = name.removeprefix(prefix).partition(".")[0]
-        return number.isdecimal() and int(number) >= num_layers
+        number, _, part = name.removeprefix(prefix).partition(".")
+        spare = HF_FAMILIES[self.kind].spare if self.kind in HF_FAMILIES else ()
+        return part in spare or (number.isdecimal() and int(number) >= num_layers)
 
     @property
     def _top(self) -> Names:

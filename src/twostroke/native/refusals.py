@@ -17,6 +17,7 @@ NOT_NATIVE: Mapping[type[ops.Op], str] = {
     ops.ScaleByWeight: "layers scaled by a weight",
     ops.EncoderAttention: "attention of an encoder",
     ops.AddVector: "an embedding of the kind of text",
+    ops.Columns: "inputs of each layer's own",
 }
 
 

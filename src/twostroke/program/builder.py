@@ -161,6 +161,10 @@ class Builder:
     def add(self, left: Value, right: Value) -> Value:
         return self._append(ops.Add(self._fresh(f"{right.name}.add"), left.name, right.name))
 
+    def columns(self, x: Value, first: int, dim: int) -> Value:
+        """`dim` elements of each row from `first` on."""
+        return self._append(ops.Columns(self._fresh(f"{x.name}.columns"), x.name, first, dim))
+
     def gated(self, gate: Value, up: Value, activation: GatedActivation) -> Value:
         return self._append(ops.Gated(self._fresh(f"{gate.name}.gated"), gate.name, up.name, activation))
 

@@ -19,7 +19,8 @@ def op_terms(op: ops.Op, values: Values) -> Iterator[Term]:
     yield from COST_RULES[type(op)](op, values)
     for name in (*op.inputs, *op.outputs):
         unit = Unit.OUTPUT if isinstance(op, ops.OutputRows) else row_unit(values[name])
-        yield Term(Resource.ACTIVATION_BYTES, unit, values[name].dim, "activation")
+        dim = op.dim if isinstance(op, ops.Columns) else values[name].dim
+        yield Term(Resource.ACTIVATION_BYTES, unit, dim, "activation")
 
 
 def _norm_flops(norm: Norm) -> int:
@@ -101,6 +102,10 @@ def _experts(op: ops.Experts, values: Values) -> Iterator[Term]:
     yield flops(x, 4 * routed.num_experts)
 
 
+def _columns(op: ops.Columns, values: Values) -> Iterator[Term]:
+    yield from ()
+
+
 def _add_position(op: ops.AddPosition, values: Values) -> Iterator[Term]:
     x = values[op.input]
     yield Term(Resource.WEIGHT_BYTES, row_unit(x), x.dim, op.table.name)
@@ -148,4 +153,5 @@ COST_RULES: Mapping[type[ops.Op], Rule] = {
     ops.ScaleByWeight: _scale_by_weight,
     ops.EncoderAttention: encoder_attention,
     ops.AddVector: _add_vector,
+    ops.Columns: _columns,
 }

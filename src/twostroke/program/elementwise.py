@@ -31,6 +31,28 @@ class Add(Op):
 
 
 @dataclass(frozen=True, slots=True)
+class Columns(Op):
+    """Elements `first` to `first` + `dim` of each row: of inputs computed for all layers at once, one layer's."""
+
+    kind: ClassVar[str] = "columns"
+    output: str
+    input: str
+    first: int
+    dim: int
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (self.input,)
+
+    def shapes(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
+        x = values[self.input]
+        require(
+            0 <= self.first < self.first + self.dim <= x.dim, f"{x} has no {self.dim} elements from {self.first} on"
+        )
+        return (Value(self.output, self.dim, x.rows),)
+
+
+@dataclass(frozen=True, slots=True)
 class Gated(Op):
     """activation(gate) * up (Shazeer 2020), elementwise.
 

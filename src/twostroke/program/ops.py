@@ -15,6 +15,7 @@ from twostroke.program.elementwise import (
     Activate,
     Activation,
     Add,
+    Columns,
     Gated,
     GatedActivation,
     Scale,
@@ -40,6 +41,7 @@ __all__ = [
     "AddVector",
     "Attention",
     "CachedOp",
+    "Columns",
     "Convolution",
     "Embed",
     "EncoderAttention",
@@ -285,5 +287,5 @@ OP_KINDS: tuple[type[Op], ...] = (
     *(Embed, Normalize, Linear, Rope, Attention, Experts, Reorder, OutputRows),
     *(Add, Gated, Activate, Scale, SoftCap, SigmoidGate),
     *(LatentAttention, Convolution, GatedDelta, AddPosition, ScaleByPosition, ScaleByWeight),
-    *(EncoderAttention, AddVector),
+    *(EncoderAttention, AddVector, Columns),
 )

@@ -97,6 +97,10 @@ def reorder(op: ops.Reorder, step: Step) -> tuple[Array, ...]:
     return (step.values[op.input][:, step.weight(op.order).astype(np.int64)],)
 
 
+def columns(op: ops.Columns, step: Step) -> tuple[Array, ...]:
+    return (step.values[op.input][:, op.first : op.first + op.dim],)
+
+
 def add_position(op: ops.AddPosition, step: Step) -> tuple[Array, ...]:
     x, table, start = step.values[op.input], step.weight(op.table), op.first + step.start
     if start + len(x) > len(table):
@@ -143,6 +147,7 @@ REFERENCE: Mapping[type[ops.Op], Rule] = {
     ops.ScaleByWeight: scale_by_weight,
     ops.EncoderAttention: encoder_attention,
     ops.AddVector: add_vector,
+    ops.Columns: columns,
 }
 
 

@@ -103,7 +103,7 @@ def memory_sum(model: PlannedModel, room: Room, *, context: int, batch: int, kv:
         state_bytes=batch * _STATE_BYTES * model.state_elements,
         activation_bytes=_scratch(model, room, context),
         overhead_bytes=float(_OVERHEAD.get(room.kind, _SMALL_OVERHEAD)),
-        host_bytes=model.embedding_bytes if _embeds_on_host(model, room) else 0.0,
+        host_bytes=model.table_bytes if _embeds_on_host(room) else 0.0,
         capacity_bytes=room.capacity_bytes,
     )
 
@@ -180,8 +180,8 @@ def max_batch(model: PlannedModel, room: Room, *, context: int, kv: str) -> int 
     return largest(lambda batch: memory_sum(model, room, context=context, batch=batch, kv=kv).fits, _MAX_BATCH)
 
 
-def _embeds_on_host(model: PlannedModel, room: Room) -> bool:
-    return room.engine in ("llama.cpp", "ollama") and room.kind != "cpu" and model.has_own_embedding
+def _embeds_on_host(room: Room) -> bool:
+    return room.engine in ("llama.cpp", "ollama") and room.kind != "cpu"
 
 
 def _scratch(model: PlannedModel, room: Room, context: int) -> float:

@@ -15,7 +15,7 @@ from twostroke.models.config import ModelConfig
 from twostroke.models.hf_config import config_from_hf
 from twostroke.models.registry import build_program
 from twostroke.program.cost import CostModel, Storage, total_weight_bytes
-from twostroke.program.ops import EncoderAttention, Experts, Linear
+from twostroke.program.ops import Embed, EncoderAttention, Experts, Linear
 from twostroke.program.passes import fuse, plan_arena
 from twostroke.program.program import Program
 from twostroke.program.values import Rows
@@ -117,9 +117,11 @@ class PlannedModel:
         """Whether the embedding serves for nothing else, so that a token reads one row of it."""
         return not self.config.tied_head
 
-    @property
-    def embedding_bytes(self) -> float:
-        return self._bytes("token_embd.weight")
+    @cached_property
+    def table_bytes(self) -> float:
+        """Bytes of the tables that serve for nothing but a row of each token's."""
+        tables = [op.weight.name for op in self.program.ops if isinstance(op, Embed)]
+        return sum(self._bytes(name) for name in tables if name != "token_embd.weight" or self.has_own_embedding)
 
     @cached_property
     def weight_class(self) -> WeightClass:
