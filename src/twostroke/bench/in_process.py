@@ -21,12 +21,12 @@ from twostroke.program.phase import Phase
 Ids = list[int]
 
 
-def passes(llm: LLM, scenario: Scenario, repeat: int, seed: int = 0) -> Iterator[Pass]:
-    """`repeat` passes, after one that is not counted. Raises what `LLM.generate` raises."""
+def passes(llm: LLM, scenario: Scenario, repeat: int, seed: int = 0, *, uncounted: int = 1) -> Iterator[Pass]:
+    """`repeat` passes, after one that is not counted or as many as asked. Raises what `LLM.generate` raises."""
     draw = random.Random(seed)
-    for number in range(repeat + 1):
+    for number in range(uncounted + repeat):
         found = _one_pass(llm, scenario, draw)
-        if number:
+        if number >= uncounted:
             yield found
 
 
