@@ -115,9 +115,9 @@ def test_nearest_tokens_are_those_of_a_full_search(run: Run, story: Story) -> No
 
 
 def test_words_are_whole_and_the_user_s() -> None:
-    texts = ["user", " The", " ki", "ng", " queen", " sat", ".", " on", " queens"]
+    texts = ["user", " The", " ki", "ngdom", " queen", " sat", ".", " on", " queens", "\n", "Both"]
     tokens = [Token(index, text, is_template=index == 0) for index, text in enumerate(texts)]
-    assert [token.text for token in words_of(tokens)] == [" The", " queen", " sat", " queens"]
+    assert [token.text for token in words_of(tokens)] == [" The", " queen", " sat", " queens", "Both"]
     many = [Token(index, f" {'a' * (3 + index)}") for index in range(20)]
     assert [token.id for token in words_of(many)] == [12, 13, 14, 15, 16, 17, 18, 19]
 

@@ -13,6 +13,7 @@ _FLAT, _LOW, _LOWER = 110, 230, 170  # heights
 _SIZES = (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10))
 _COUNTS = (("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6))
 _MOST_APART = 150  # bars with gaps between them
+_OVERLAP = 0.02  # of a bar with the next, beyond what rounding takes from it
 _LEAST_SHARE = 0.2  # of memory, below which a bar of all of it would show nothing
 _ENDS = {"input": "in", "output": "out"}
 
@@ -22,14 +23,14 @@ def timeline(steps: Sequence[Step], source: Source) -> str:
     end = max(step.started + step.seconds for step in steps)
     unit, scale = _time_unit(end)
     frame = Frame.of((0.0, end / scale), (0.0, 1.0), (f"{unit}, {source}", ""), height=_FLAT)
-    marks = []
+    marks, is_dense = [], len(steps) > _MOST_APART
     for step in steps:
         start, length = step.started / scale, step.seconds / scale
         many = f"{step.tokens:,} tokens" if step.tokens > 1 else "1 token"
         title = f"{step.phase}: {many} in {time_text(step.seconds)}"
-        gap = 0.0 if step.phase is Phase.PREFILL else 0.18 * length
+        gap = 0.0 if step.phase is Phase.PREFILL or is_dense else 0.18 * length
         marks.append(box(frame, (start, start + length - gap), (0.0, 0.9), str(step.phase), title))
-    return chart(frame, marks, "Prefill and decode over time", _tick, y_ticks=False)
+    return chart(frame, marks, "Prefill and decode over time", _tick, y_ticks=False, is_dense=is_dense)
 
 
 def roofline(prefill: Stroke | None, decode: Stroke) -> str:
@@ -171,7 +172,7 @@ def likeliest(choice: Choice) -> bool:
 
 def _span(at: int, num: int) -> tuple[float, float]:
     """Where the bar of a place begins and ends; where there are many they touch, since no gap could be seen."""
-    gap = 0.1 if num <= _MOST_APART else 0.0
+    gap = 0.1 if num <= _MOST_APART else -_OVERLAP
     return at + gap, at + 1 - gap
 
 

@@ -55,14 +55,14 @@ def vectors_of(path: Path, tokenizer: Tokenizer, words: Sequence[Token]) -> Vect
 def words_of(prompt: Sequence[Token]) -> list[Token]:
     """The user's tokens that are whole words, the rarest ones, in the prompt's order; where there are none, those of
     letters alone, as in scripts without spaces. A vocabulary has its frequent tokens first."""
-    texts = [token.text for token in prompt] + [" "]
+    texts = [" ", *(token.text for token in prompt), " "]
     whole = {
         token.id: token
-        for token, following in zip(prompt, texts[1:], strict=True)
+        for before, token, following in zip(texts[:-2], prompt, texts[2:], strict=True)
         if not token.is_template
         and len(token.text.strip()) >= _LEAST_LETTERS
         and token.text.strip().isalpha()
-        and not following[:1].isalpha()
+        and not (following[:1].isalpha() or (token.text[:1].isalpha() and before[-1:].isalpha()))
     }
     if not whole:
         whole = {token.id: token for token in prompt if not token.is_template and token.text.strip().isalpha()}
