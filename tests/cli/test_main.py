@@ -51,6 +51,7 @@ def raising(error: BaseException) -> Any:
     ("error", "code", "stderr"),
     [
         (ModelFileError("a.gguf: two\nlines"), 1, "twostroke: a.gguf: two lines\n"),
+        (ModelFileError("a\x1b[31m.gguf: \x9bb é"), 1, "twostroke: a\\x1b[31m.gguf: \\x9bb é\n"),
         (KeyboardInterrupt(), 130, ""),
         (OSError(28, "No space left on device"), 1, "twostroke: standard output: No space left on device\n"),
         (FileNotFoundError(2, "No such file", "a.txt"), 1, "twostroke: a.txt: No such file\n"),

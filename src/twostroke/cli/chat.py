@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from twostroke.cli.answer import show_answer
+from twostroke.cli.figures import printable
 from twostroke.cli.roofs import with_roofs
 from twostroke.cli.summary import account_of, account_of_all, paging_line, short_line, summary_lines
 from twostroke.cli.texts import utf8_text
@@ -111,9 +112,9 @@ class Chat:
             messages = [*self._messages, {"role": "user", "content": utf8_text(text, "the text")}]
             completion = show_answer(self._llm.chat(messages, stream=True, **self._options.sampling))
         except (ContextLengthError, NotEnoughMemoryError) as error:
-            _note(f"{error}; /clear starts a new conversation")
+            _note(f"{printable(str(error))}; /clear starts a new conversation")
         except TwostrokeError as error:
-            _note(str(error))
+            _note(printable(str(error)))
         else:
             if completion.text:
                 self._messages = [*messages, {"role": "assistant", "content": completion.text}]

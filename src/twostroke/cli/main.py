@@ -80,7 +80,9 @@ class Failure(click.ClickException):
     """One line on stderr, exit code 1."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"twostroke: {' '.join(self.format_message().split())}", file=file, err=file is None)
+        from twostroke.cli.figures import printable  # names in a message may be a model file's
+
+        click.echo(f"twostroke: {printable(' '.join(self.format_message().split()))}", file=file, err=file is None)
 
 
 class Misuse(Failure):
