@@ -99,6 +99,19 @@ def test_a_prompt_without_words_and_an_answer_without_text(story: Story) -> None
     assert "none to compare" in text and "No text: 9 tokens, then the end (length)." in text
 
 
+@pytest.mark.parametrize(("count", "left_out"), [(2000, ""), (2001, "1"), (130_000, "128,000")])
+def test_a_page_stays_small(story: Story, count: int, left_out: str) -> None:
+    """Also of the longest prompt and answer, when every token is a long one."""
+    wide = replace(story.prompt[-1], text=" " * 128)
+    decoded, other = story.steps[-1], (wide, 0.1)
+    choices = [replace(story.choices[0], token=wide, alternatives=(other,) * 5)] * 512
+    steps = (story.steps[0], *(decoded,) * 511)
+    page = page_of(replace(story, prompt=(wide,) * count, choices=tuple(choices), steps=steps))
+    assert page.count('<li class="token') == min(count, 2000)
+    assert re.findall(r"… ([\d,]+) more …", page) == ([left_out] if left_out else [])
+    assert len(page.encode()) < 2_000_000
+
+
 def test_text_of_any_direction_keeps_its_figures(story: Story) -> None:
     """Isolated, so that a number is not drawn on the other side of a word that runs from right to left."""
     assert story.vectors is not None

@@ -14,6 +14,7 @@ _SIZES = (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10))
 _COUNTS = (("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6))
 _MOST_APART = 150  # bars with gaps between them
 _OVERLAP = 0.02  # of a bar with the next, beyond what rounding takes from it
+_LONGEST = 48  # characters of a token
 _LEAST_SHARE = 0.2  # of memory, below which a bar of all of it would show nothing
 _ENDS = {"input": "in", "output": "out"}
 
@@ -161,7 +162,9 @@ def texts_of(story: Story) -> list[str]:
 
 
 def visible(text: str) -> str:
-    """A token's text with its spaces and line ends shown."""
+    """A token's text with its spaces and line ends shown; the beginning of a very long one."""
+    if len(text) > _LONGEST:
+        return visible(text[: _LONGEST - 1]) + "…"
     return text.replace(" ", "·").replace("\n", "⏎").replace("\t", "⇥").replace("\r", "␍") or "∅"
 
 

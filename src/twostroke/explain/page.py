@@ -12,6 +12,7 @@ from twostroke.explain.story import Story
 from twostroke.explain.style import page_style
 from twostroke.program.phase import Phase
 
+_FIRST, _LAST = 1500, 500  # tokens of a prompt that are drawn; those between are left out, and the page stays small
 _GROUPS = {
     "nvidia-datacenter": "NVIDIA, data centre",
     "nvidia": "NVIDIA",
@@ -39,6 +40,9 @@ def page_of(story: Story) -> str:
             heading=words.heading(story),
             subtitle=words.subtitle(story),
             warning=words.warning(story),
+            prompt_start=story.prompt[:_FIRST],
+            prompt_end=story.prompt[max(_FIRST, len(story.prompt) - _LAST) :],
+            num_left_out=max(0, len(story.prompt) - _FIRST - _LAST),
             cards=tuple(words.cards(story)),
             timeline_words=words.timeline_words(story),
             no_answer=words.no_answer(story),
