@@ -101,6 +101,18 @@ def test_a_run_that_fails_names_the_address_and_leaves_no_file(tmp_path: Path) -
     assert kept.read_text() == "as before" and not new.exists()
 
 
+def test_a_file_that_fails_after_the_run_does_not_cost_its_figures(mock_url: str) -> None:
+    result = invoke("bench", "--url", mock_url, *ARGUMENTS, "--extra", extra(QUICK), "--json", "--csv", "/dev/full")
+    assert json.loads(result.stdout)["stages"][0]["requests"]["succeeded"] == 4
+    assert isinstance(result.exception, ConfigError) and "/dev/full cannot be written" in str(result.exception)
+
+
+def test_one_file_cannot_be_two(tmp_path: Path) -> None:
+    both = str(tmp_path / "x")
+    with pytest.raises(ConfigError, match="both the page and the rows"):
+        output_of("bench", "--url", "http://127.0.0.1:1", "--html", both, "--csv", both)
+
+
 def stopped(mock_url: str, script: dict[str, Any], *options: str) -> str:
     """What a run prints that gets Ctrl-C a while after its first line of progress."""
     command = [sys.executable, "-c", MAIN, "bench", "--url", mock_url, "--seconds", "60", "--extra", extra(script)]

@@ -15,6 +15,7 @@ from twostroke.bench.report import csv_text, report_of
 from twostroke.cli.load_progress import LoadProgress
 from twostroke.cli.load_report import definition_lines, expected_lines, head_lines, stage_lines, sweep_lines
 from twostroke.cli.output_file import check_writable, write_text
+from twostroke.errors import ConfigError
 
 if TYPE_CHECKING:
     from twostroke.bench.expectation import Expectation
@@ -28,6 +29,8 @@ def run_load_test(config: LoadTestConfig, html: Path | None, csv: Path | None, a
     for path in (html, csv):
         if path is not None:
             check_writable(path)
+    if html is not None and csv is not None and html.resolve() == csv.resolve():
+        raise ConfigError(f"{html} cannot be both the page and the rows")
     progress = LoadProgress()
 
     def on_stage(figures: Figures, expected: "Expectation | None") -> None:
@@ -36,13 +39,13 @@ def run_load_test(config: LoadTestConfig, html: Path | None, csv: Path | None, a
             click.echo("\n".join([*stage_lines(figures), *expected_lines(expected), ""]))
 
     test = load_test(config, progress, on_stage)
+    click.echo(json.dumps(report_of(test)) if as_json else "\n".join(_closing_lines(test)))
     if csv is not None:
         write_text(csv, csv_text(test))
     if html is not None:
         from twostroke.bench.page import page_of
 
         write_text(html, page_of(test))
-    click.echo(json.dumps(report_of(test)) if as_json else "\n".join(_closing_lines(test)))
     if test.was_stopped:
         sys.exit(_INTERRUPTED)
     if not any(stage.num_ok for stage in test.stages):
