@@ -31,50 +31,76 @@ def close(measured: float, truth: float) -> bool:
     return measured == pytest.approx(truth, rel=0.02, abs=0.001)
 
 
+def measured(attempt: Callable[[], LoadTest], pairs_of: Callable[[LoadTest], list[tuple[float, float]]]) -> LoadTest:
+    """A test whose figures are all close to the truth beside them; tried again where other work on this machine made
+    either side late."""
+    for _ in range(8):
+        test = attempt()
+        pairs = pairs_of(test)
+        if all(close(*pair) for pair in pairs):
+            return test
+    raise AssertionError(pairs)
+
+
 @pytest.mark.parametrize("concurrency", ["1", "4"])
 def test_measured_times_are_the_servers(run: Run, log: Log, concurrency: str) -> None:
-    """Medians against the server's own clock; tried again where other work on this machine made either late."""
-    for _ in range(4):
-        test = run(STEADY, requests=4, concurrency=concurrency)
-        (figures,) = test.stages
-        truth = [(entry["writes"][0] - entry["read"], entry["writes"]) for entry in log(test)]
-        assert len(truth) == figures.num_ok == 4
+    """Against the server's own clock."""
+
+    def pairs(test: LoadTest) -> list[tuple[float, float]]:
+        (figures,), entries = test.stages, log(test)
+        assert len(entries) == figures.num_ok == 4
         assert figures.ttft and figures.tpot and figures.itl and figures.e2e
-        pairs = [
-            (figures.ttft.p50, median(first for first, _ in truth)),
-            (figures.tpot.p50, median((writes[-1] - writes[0]) / 29 for _, writes in truth)),
-            (figures.itl.mean, sum(writes[-1] - writes[0] for _, writes in truth) / (29 * 4)),
-            (figures.e2e.p50, median(first + writes[-1] - writes[0] for first, writes in truth)),
+        firsts = [entry["writes"][0] - entry["read"] for entry in entries]
+        streams = [entry["writes"][-1] - entry["writes"][0] for entry in entries]
+        window = max(entry["writes"][-1] for entry in entries) - min(entry["read"] for entry in entries)
+        return [
+            (figures.ttft.p50, median(firsts)),
+            (figures.tpot.p50, median(streams) / 29),
+            (figures.itl.mean, sum(streams) / (29 * 4)),
+            (figures.e2e.p50, median(first + stream for first, stream in zip(firsts, streams, strict=True))),
+            (figures.requests_per_second, 4 / window),
+            (figures.output_tokens_per_second, 4 * 30 / window),
+            (figures.total_tokens_per_second, (4 * 30 + figures.prompt_tokens) / window),
         ]
-        if all(close(*pair) for pair in pairs):
-            break
-    assert all(close(*pair) for pair in pairs), pairs
+
+    (figures,) = measured(lambda: run(STEADY, requests=4, concurrency=concurrency), pairs).stages
     assert (figures.output_tokens, figures.tokens_per_delta) == (4 * 30, 1.0)
+    assert figures.ttft and figures.tpot
     assert 0.099 < figures.ttft.p50 < 1.0 and 0.0099 < figures.tpot.p50 < 0.1  # as scripted; later on a busy machine
 
 
 def test_reasoning_tokens_a_delta_and_cached_tokens(run: Run, log: Log) -> None:
     """Cases BEN-01, BEN-03 and, of the cached ones, BEN-05."""
     script = {"first": 0.05, "gap": 0.02, "chunks": 11, "reasoning": 5, "per_chunk": 3, "cached": 12}
-    test = run(script, concurrency="4")
-    (figures,), writes = test.stages, [entry["writes"] for entry in log(test)]
-    assert figures.ttft and figures.first_content and figures.tpot
-    until_content, until_end = (median(times[index] - times[0] for times in writes) for index in (5, 10))
-    assert figures.first_content.p50 - figures.ttft.p50 == pytest.approx(until_content, abs=0.05)
-    assert figures.tpot.p50 == pytest.approx(until_end / 32, abs=0.05 / 32)
+
+    def pairs(test: LoadTest) -> list[tuple[float, float]]:
+        (figures,), entries = test.stages, log(test)
+        assert figures.ttft and figures.first_content and figures.tpot
+        first, content, end = ([entry["writes"][index] - entry["read"] for entry in entries] for index in (0, 5, 10))
+        return [
+            (figures.ttft.p50, median(first)),
+            (figures.first_content.p50, median(content)),
+            (figures.tpot.p50, median((late - soon) / 32 for late, soon in zip(end, first, strict=True))),
+        ]
+
+    (figures,) = measured(lambda: run(script, concurrency="4"), pairs).stages
     assert (figures.output_tokens, figures.tokens_per_delta, figures.cached_tokens) == (4 * 33, 3.0, 4 * 12)
     assert any("12% of the prompt tokens" in doubt for doubt in figures.doubts)
 
 
 def test_a_stall_is_in_the_gaps_and_in_tpot_but_not_in_ttft(run: Run, log: Log) -> None:
-    test = run({**QUICK, "stall_at": 5, "stall": 0.5}, concurrency="4")
-    (figures,), entries = test.stages, log(test)
-    assert figures.ttft and figures.tpot and figures.itl
-    assert figures.ttft.p50 == pytest.approx(median(entry["writes"][0] - entry["read"] for entry in entries), abs=0.1)
-    gaps = [after - before for entry in entries for before, after in pairwise(entry["writes"])]
-    assert figures.itl.max == pytest.approx(max(gaps), abs=0.1) and max(gaps) > 0.45
-    spans = [entry["writes"][-1] - entry["writes"][0] for entry in entries]
-    assert figures.tpot.p50 == pytest.approx(median(spans) / 9, abs=0.1 / 9)
+    def pairs(test: LoadTest) -> list[tuple[float, float]]:
+        (figures,), entries = test.stages, log(test)
+        assert figures.ttft and figures.tpot and figures.itl
+        gaps = [after - before for entry in entries for before, after in pairwise(entry["writes"])]
+        assert max(gaps) > 0.45
+        return [
+            (figures.ttft.p50, median(entry["writes"][0] - entry["read"] for entry in entries)),
+            (figures.tpot.p50, median((entry["writes"][-1] - entry["writes"][0]) / 9 for entry in entries)),
+            (figures.itl.max, max(gaps)),
+        ]
+
+    measured(lambda: run({**QUICK, "stall_at": 5, "stall": 0.5}, concurrency="4"), pairs)
 
 
 def test_errors_are_counted_by_kind(run: Run) -> None:
