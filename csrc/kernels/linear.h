@@ -148,6 +148,8 @@ static void linear_tile(const LinearArgs& a, int64_t group, int64_t row) {
     store_tile(a, group, row, T, acc, a.up ? up : nullptr);
 }
 
+constexpr int kMostAlone = kMostRows < 8 ? kMostRows : 8;  // rows times one group: a last odd one is not worth more code
+
 // A tile of T rows times groups `begin` .. `end`: two groups at a time, a gate with its up, where that pays.
 template <int T>
 static void linear_tiles(const LinearArgs& a, int64_t begin, int64_t end, int64_t row) {
@@ -165,7 +167,12 @@ static void linear_tiles(const LinearArgs& a, int64_t begin, int64_t end, int64_
                 continue;
             }
         }
-        linear_tile<T>(a, group++, row);
+        if constexpr (T > kMostAlone) {
+            for (int64_t half = row; half < row + T; half += kMostAlone) linear_tile<kMostAlone>(a, group, half);
+            ++group;
+        } else {
+            linear_tile<T>(a, group++, row);
+        }
     }
 }
 

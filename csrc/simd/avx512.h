@@ -20,7 +20,7 @@ using Bytes64 = __m512i;
 
 TS_INLINE __mmask16 first_n(int n) { return static_cast<__mmask16>(n >= 16 ? 0xffffu : n <= 0 ? 0u : (1u << n) - 1u); }
 
-constexpr int kMostRows = 8;  // activation rows multiplied together
+constexpr int kMostRows = 16;  // activation rows multiplied together: weights are widened once for them
 constexpr int kRowsAtOnce = 1;  // of those, in registers
 constexpr bool kFewTiles = false;  // only that many, and one
 constexpr bool kPairs = true;  // two groups at a time, where registers hold them

@@ -24,7 +24,7 @@ from twostroke.program.program import Program
 from twostroke.weights.tensor_types import TensorType
 
 ISAS = available_isas()
-ROW_COUNTS = (1, 2, 3, 7, 8, 9, 17)
+ROW_COUNTS = (1, 2, 3, 7, 8, 9, 27)
 VOCAB = 24
 # (matrix rows, columns in blocks of the type; of floats, columns as given)
 SHAPES = ((1, 1), (5, 3), (16, 1), (37, 4), (130, 2))
