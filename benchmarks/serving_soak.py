@@ -90,20 +90,27 @@ async def streams(machine: Machine, bars: Bars, _: float) -> None:
         prompt, tokens, seed = mixed[number]
         return client.ask(prompt, tokens, seed=seed, salt=salt)
 
-    with machine.serve("--max-batch", str(STREAMS), "--context", "1024") as (url, _pid):
-        client = await client_of(url)
+    options = "--max-batch", str(STREAMS), "--context", "1024"
+    with machine.serve(*options) as (url, _), machine.serve(*options, "--no-speculation") as (plain_url, _):
+        client, plain = await client_of(url), await client_of(plain_url)
         alone = [(await ask(client, number, "alone")).text for number in range(STREAMS)]
         together = await asyncio.gather(*(ask(client, number, "together") for number in range(STREAMS)))
-        turns = [await one_and_many(client, turn) for turn in range(TURNS)]
+        turns = [(await one_and_many(plain, turn), await one_and_many(client, turn)) for turn in range(TURNS)]
     same = sum(answer.text == text for answer, text in zip(together, alone, strict=True))
     bars.at_least("texts of 64 mixed requests together that are as alone", same, STREAMS, "of 64")
-    ratios = sorted(many / one for one, many, _ in turns)
-    bars.at_least("decode of 64 streams together, to one stream's", median(ratios), 3, "x")
-    one, many, chunks = (median(figures) for figures in zip(*turns, strict=True))
-    click.echo(
-        f"        ({ratios[0]:.2f} to {ratios[-1]:.2f} in {TURNS} turns; one {one:.0f} tok/s, its {TOKENS} tokens in"
-        f" {chunks:.0f} chunks; 64 together {many:.0f} tok/s)"
-    )
+    without, drafted = zip(*turns, strict=True)
+    bars.at_least("decode of 64 streams together, to one stream's", median(gains(without)), 3, "x")
+    for name, figures in (("", without), ("; with drafts, which one stream has and 64 have not", drafted)):
+        ratios = gains(figures)
+        one, many, chunks = (median(each) for each in zip(*figures, strict=True))
+        click.echo(
+            f"        ({median(ratios):.2f}, {ratios[0]:.2f} to {ratios[-1]:.2f} in {TURNS} turns; one {one:.0f} tok/s,"
+            f" its {TOKENS} tokens in {chunks:.0f} chunks; 64 together {many:.0f} tok/s{name})"
+        )
+
+
+def gains(figures: Sequence[tuple[float, float, float]]) -> list[float]:
+    return sorted(many / one for one, many, _ in figures)
 
 
 async def one_and_many(client: Client, turn: int) -> tuple[float, float, float]:
