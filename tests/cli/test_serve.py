@@ -134,7 +134,7 @@ SLOW = """
 import time
 from twostroke.engine.engine import Engine
 finish = Engine.finish
-Engine.finish = lambda engine: (time.sleep(0.5), finish(engine))[1]
+Engine.finish = lambda engine, *goes_on: (time.sleep(0.5), finish(engine, *goes_on))[1]
 """
 
 

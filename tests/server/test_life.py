@@ -90,7 +90,7 @@ def stopping_when(server: RunningServer, condition: Callable[[], bool]) -> Itera
     engine, reached, leaves = server.engine, Event(), Event()
     finish = engine.finish
 
-    def finish_and_stop() -> None:
+    def finish_and_stop(_goes_on: Callable[[], bool]) -> None:
         finish()
         engine._enter()  # the ledger has the step before anybody looks
         if not reached.is_set() and condition():
