@@ -7,7 +7,8 @@ units, errors) is asked for.
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@cache
 def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
@@ -91,14 +93,6 @@ def imported_modules(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-# --- the rules --------------------------------------------------------------------------------------------------------
-
-
-def test_there_is_something_to_check() -> None:
-    assert ROOT / "src/twostroke/errors.py" in SOURCES
-    assert Path(__file__) in PYTHON
-
-
 def errors_as_they_print(tree: ast.AST) -> Iterator[str]:
     """Where an OSError is raised on as it prints itself, with its number; its words are `in_words(error)`."""
     for handler in (node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)):
@@ -116,56 +110,72 @@ def shown_name(node: ast.AST) -> str | None:
     return shown.id if isinstance(shown, ast.Name) else None
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=name_of)
-def test_python_sizes(path: Path) -> None:
-    num_lines = len(path.read_text(encoding="utf-8").splitlines())
-    found = [f"{num_lines} lines"] if num_lines > MAX_FILE_LINES else []
+# --- the rules --------------------------------------------------------------------------------------------------------
+
+
+def test_there_is_something_to_check() -> None:
+    assert ROOT / "src/twostroke/errors.py" in SOURCES
+    assert Path(__file__) in PYTHON
+
+
+def wrong_sizes(path: Path) -> Iterator[str]:
+    if (num_lines := len(path.read_text(encoding="utf-8").splitlines())) > MAX_FILE_LINES:
+        yield f"{num_lines} lines"
     for function in functions(parse(path)):
         if (lines := body_lines(function)) > MAX_FUNCTION_LINES:
-            found.append(f"{function.name}: {lines} lines")
+            yield f"{function.name}: {lines} lines"
         if (parameters := num_parameters(function)) > MAX_PARAMETERS:
-            found.append(f"{function.name}: {parameters} parameters")
-    assert not found
+            yield f"{function.name}: {parameters} parameters"
 
 
-@pytest.mark.parametrize("path", NATIVE, ids=name_of)
-def test_native_sizes(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_NATIVE_LINES
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_a_module_says_what_it_owns(path: Path) -> None:
-    tree = parse(path)
-    is_empty_package = path.name == "__init__.py" and not tree.body
-    assert is_empty_package or ast.get_docstring(tree)
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_no_assert_in_the_package(path: Path) -> None:
-    assert not [f"line {node.lineno}" for node in ast.walk(parse(path)) if isinstance(node, ast.Assert)]
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_no_global_state(path: Path) -> None:
-    assert not list(global_state(parse(path)))
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_errors_of_the_system_are_told_in_words(path: Path) -> None:
-    assert not list(errors_as_they_print(parse(path)))
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_names_say_something(path: Path) -> None:
+def vague_names(path: Path) -> Iterator[str]:
     classes = [node.name for node in ast.walk(parse(path)) if isinstance(node, ast.ClassDef)]
-    vague = [name for name in classes if name.endswith(("Manager", "Helper", "Utils")) or name.startswith("Base")]
-    vague += [part for part in path.relative_to(ROOT).with_suffix("").parts if part in VAGUE_NAMES]
-    assert not vague
+    yield from (name for name in classes if name.endswith(("Manager", "Helper", "Utils")) or name.startswith("Base"))
+    yield from (part for part in path.relative_to(ROOT).with_suffix("").parts if part in VAGUE_NAMES)
 
 
-@pytest.mark.parametrize("path", [path for path in SOURCES if path.parent.name != "native"], ids=name_of)
-def test_native_alone_imports_the_core(path: Path) -> None:
-    assert "twostroke.native._core" not in set(imported_modules(parse(path)))
+def found(paths: Iterable[Path], rule: Callable[[Path], Iterable[str]]) -> dict[str, list[str]]:
+    """What breaks the rule, by file."""
+    by_name = {name_of(path): list(rule(path)) for path in paths}
+    return {name: broken for name, broken in by_name.items() if broken}
+
+
+def test_python_sizes() -> None:
+    assert found(PYTHON, wrong_sizes) == {}
+
+
+def test_native_sizes() -> None:
+    lines = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in NATIVE}
+    assert {name: count for name, count in lines.items() if count > MAX_NATIVE_LINES} == {}
+
+
+def test_a_module_says_what_it_owns() -> None:
+    modules = [path for path in SOURCES if path.name != "__init__.py" or parse(path).body]
+    assert [name_of(path) for path in modules if not ast.get_docstring(parse(path))] == []
+
+
+def test_no_assert_in_the_package() -> None:
+    def asserts(path: Path) -> Iterator[str]:
+        return (f"line {node.lineno}" for node in ast.walk(parse(path)) if isinstance(node, ast.Assert))
+
+    assert found(SOURCES, asserts) == {}
+
+
+def test_no_global_state() -> None:
+    assert found(SOURCES, lambda path: global_state(parse(path))) == {}
+
+
+def test_errors_of_the_system_are_told_in_words() -> None:
+    assert found(SOURCES, lambda path: errors_as_they_print(parse(path))) == {}
+
+
+def test_names_say_something() -> None:
+    assert found(SOURCES, vague_names) == {}
+
+
+def test_native_alone_imports_the_core() -> None:
+    others = [path for path in SOURCES if path.parent.name != "native"]
+    assert [name_of(path) for path in others if "twostroke.native._core" in set(imported_modules(parse(path)))] == []
 
 
 def test_all_is_what_the_package_exports() -> None:

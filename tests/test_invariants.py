@@ -179,7 +179,15 @@ def test_long_prompts_preempted(long: list[tuple[Case, list[Answer]]], threads: 
         assert requests[1].num_preemptions > 0
 
 
-@pytest.mark.parametrize(("threads", "blocks"), [(1, ENOUGH), (2, ENOUGH), (1, 20), (2, 20)])
+@pytest.mark.parametrize(
+    ("threads", "blocks"),
+    [
+        (2, 20),
+        pytest.param(1, 20, marks=pytest.mark.large),
+        pytest.param(1, ENOUGH, marks=pytest.mark.large),
+        pytest.param(2, ENOUGH, marks=pytest.mark.large),
+    ],
+)
 def test_smollm2_on_the_corners(smollm2: tuple[Case, list[Answer]], threads: int, blocks: int) -> None:
     """All of them; 20 blocks are hardly more than the longest request takes, so that it is preempted."""
     case, alone = smollm2

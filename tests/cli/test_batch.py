@@ -79,7 +79,7 @@ def whole(model: Path, source: Path, tmp_path_factory: pytest.TempPathFactory) -
     return found
 
 
-@pytest.mark.parametrize("name", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("name", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.large)])
 def test_what_was_answered_is_kept_and_the_rest_is_run(
     model: Path, source: Path, whole: dict[str, Any], tmp_path: Path, name: signal.Signals
 ) -> None:

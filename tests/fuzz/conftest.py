@@ -1,8 +1,8 @@
-"""How many mutants a fuzz test tries: `pytest tests/fuzz --mutants N`, else 300, and 10,000 if marked `large`."""
+"""How many mutants a fuzz test tries: `pytest tests/fuzz --mutants N`, else 100, and 10,000 if marked `large`."""
 
 import pytest
 
-DEFAULT, LARGE = 300, 10_000
+DEFAULT, LARGE = 100, 10_000
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
