@@ -138,3 +138,19 @@ def test_an_interrupt_while_a_step_laid_out_ahead_starts_loses_no_other_request(
     other = make_request(6, 9)
     assert run_on(bench, other) == [make_bench().run(make_request(6, 9))[0].ids]
     assert bench.engine.cache.num_free == 256
+
+
+def test_blocks_are_offered_while_no_step_runs(make_bench, make_request) -> None:
+    """An offered block may be replaced by an equal one, which a step that runs would see."""
+    bench = make_bench(prefix_cache=True)
+    offer, offered = bench.engine.cache.offer, []
+
+    def offer_between_steps(table, keys) -> None:
+        assert bench.engine._under_way is None
+        offered.append(len(keys))
+        offer(table, keys)
+
+    bench.engine.cache.offer = offer_between_steps
+    expected = [answer.ids for answer in make_bench().run(make_request(40, 50), make_request(21, 30))]
+    assert run_on(bench, make_request(40, 50), make_request(21, 30)) == expected
+    assert len(offered) > 4 and bench.executor.num_ahead > 30

@@ -35,13 +35,16 @@ def decode_chunks(queues: Queues, budget: int, speculation: Speculation) -> list
 
 def goes_on(chunk: Chunk, cache: KVCache) -> bool:
     """Whether after this chunk, which is under way, its request decodes one row more unless its token ends it: it has
-    room for the row, and what is sampled there hangs on nothing that is not known yet."""
+    room for the row, in blocks that stay its own (an offered one may be replaced), and what is sampled there hangs on
+    nothing that is not known yet."""
     request, end = chunk.request, chunk.start + chunk.length
     is_plain = chunk.samples and chunk.num_outputs == 1 and not chunk.drafts
     is_free = request.constraint is None and not request.sampling.has_penalties
     is_last = request.num_generated + 1 == request.max_tokens
-    has_room = cache.blocks_for(end + 1) <= request.table.num_blocks
-    return request.state is not State.FINISHED and is_plain and is_free and has_room and not is_last
+    table = request.table
+    has_room = cache.blocks_for(end + 1) <= table.num_blocks
+    keeps_blocks = cache.prefix is None or end // cache.block_tokens <= table.num_offered
+    return request.state is not State.FINISHED and is_plain and is_free and has_room and keeps_blocks and not is_last
 
 
 def _with_drafts(queues: Queues, chunk: Chunk, drafts: Sequence[int]) -> Chunk:
