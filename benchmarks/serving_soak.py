@@ -99,7 +99,7 @@ async def streams(machine: Machine, bars: Bars, _: float) -> None:
     same = sum(answer.text == text for answer, text in zip(together, alone, strict=True))
     bars.at_least("texts of 64 mixed requests together that are as alone", same, STREAMS, "of 64")
     without, drafted = zip(*turns, strict=True)
-    bars.at_least("decode of 64 streams together, to one stream's", median(gains(without)), 3, "x")
+    bars.at_least("decode of 64 streams together, to one stream's", median(gains(drafted)), 3, "x")
     for name, figures in (("", without), ("; with drafts, which one stream has and 64 have not", drafted)):
         ratios = gains(figures)
         one, many, chunks = (median(each) for each in zip(*figures, strict=True))
